@@ -17,7 +17,7 @@ BODY = '{"error": "unknown field"}'
 LOOPBACK = "http://localhost:8080/api"
 
 
-async def error_of(status: int, **options) -> PushError:
+async def error_of(status, **options):
     service = FakeService(Fault.status(status, headers=HEADERS, body=BODY))
     async with service.client(retry=RetryPolicy.none(), **options) as client:
         with pytest.raises(PushError) as caught:
@@ -36,9 +36,7 @@ async def error_of(status: int, **options) -> PushError:
         ({}, "0", False),
     ],
 )
-async def test_a_text_quotes_the_answer_on_loopback_and_if_asked_to(
-    options: dict, variable: str, is_shown: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_text_quotes_the_answer_on_loopback_and_if_asked_to(options, variable, is_shown, monkeypatch):
     monkeypatch.setenv("PUSHSDK_SHOW_ANSWERS", variable)
     text = str(await error_of(400, **options))
     assert (f", request id r-1): {BODY}" in text) is is_shown

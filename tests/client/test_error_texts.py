@@ -5,9 +5,6 @@ import re
 import socket
 import ssl
 import warnings
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import tenacity
@@ -38,18 +35,18 @@ PUSH_URL = "POST https://push.example/external/api/v1/push, 1 user"
 LIMITS = "see: pushsdk docs timeouts-and-limits"
 
 
-async def error_of(client: AsyncPushClient, message: Any = MESSAGE) -> PushError:
+async def error_of(client, message=MESSAGE):
     async with client:
         with pytest.raises(PushError) as caught:
             await client.send("u", message)
     return caught.value
 
 
-def client_of(base_url: str, **options) -> AsyncPushClient:
+def client_of(base_url, **options):
     return AsyncPushClient(base_url, "secret-key", **{"retry": RetryPolicy.none(), **options})
 
 
-def answering(status: int, **options: Any) -> AsyncPushClient:
+def answering(status, **options):
     return FakeService(Fault.status(status, **options)).client(retry=RetryPolicy.none())
 
 
@@ -100,9 +97,7 @@ def answering(status: int, **options: Any) -> AsyncPushClient:
         )),
     ],
 )  # fmt: skip
-async def test_the_commonest_mistakes_have_these_texts(
-    monkeypatch: pytest.MonkeyPatch, make: Callable[[], AsyncPushClient], message: Any, text: str
-) -> None:
+async def test_the_commonest_mistakes_have_these_texts(monkeypatch, make, message, text):
     monkeypatch.delenv("PUSHSDK_BASE_URL", raising=False)
     monkeypatch.delenv("PUSHSDK_API_KEY", raising=False)
     with warnings.catch_warnings(), pytest.raises((PushError, MessageWarning)) as caught:
@@ -112,7 +107,7 @@ async def test_the_commonest_mistakes_have_these_texts(
     assert str(caught.value) == text
 
 
-async def test_a_wrong_column_has_this_text(tmp_path: Path) -> None:
+async def test_a_wrong_column_has_this_text(tmp_path):
     (tmp_path / "users.csv").write_text("id,name\nu,Ann\n")
     async with FakeService().client() as client:
         with pytest.raises(PushError) as caught:
@@ -125,7 +120,7 @@ async def test_a_wrong_column_has_this_text(tmp_path: Path) -> None:
 # -- no connection ------------------------------------------------------------------------------------------------
 
 
-async def test_an_unknown_host_is_named() -> None:
+async def test_an_unknown_host_is_named():
     with lookups("fail"):
         error = await error_of(client_of("https://push.example/api"))
     assert "the host name could not be resolved: push.example:443, Name or service not known (" in str(error)
@@ -143,9 +138,7 @@ async def test_an_unknown_host_is_named() -> None:
     ],
 )
 @pytest.mark.parametrize("key", [None, "job-1"])
-async def test_a_timeout_before_there_is_a_connection_names_the_setting(
-    timeout: Timeout, named: str, key: str | None
-) -> None:
+async def test_a_timeout_before_there_is_a_connection_names_the_setting(timeout, named, key):
     async with (
         black_hole() as (_, port),
         client_of(f"https://127.0.0.1:{port}", timeout=timeout, claims="memory:") as client,
@@ -157,9 +150,9 @@ async def test_a_timeout_before_there_is_a_connection_names_the_setting(
     assert caught.value.retryable
 
 
-async def test_a_claim_store_that_hangs_is_no_missing_connection() -> None:
+async def test_a_claim_store_that_hangs_is_no_missing_connection():
     class HangingStore(MemoryClaims):
-        async def put(self, *args: object) -> None:
+        async def put(self, *args):
             await asyncio.sleep(60)
 
     store = HangingStore()
@@ -179,9 +172,7 @@ async def test_a_claim_store_that_hangs_is_no_missing_connection() -> None:
         (wire_tls.other_host, "Hostname mismatch", "base_url must have a name that the certificate is for"),
     ],
 )
-async def test_a_wrong_certificate_names_the_reason_of_tls_and_a_fix(
-    context: Callable[[], ssl.SSLContext], reason: str, fix: str
-) -> None:
+async def test_a_wrong_certificate_names_the_reason_of_tls_and_a_fix(context, reason, fix):
     async with WireServer(tls=context()) as server:
         url = server.base_url.replace("127.0.0.1", "localhost")
         error = await error_of(client_of(url, ssl=wire_tls.client_context()))
@@ -191,20 +182,20 @@ async def test_a_wrong_certificate_names_the_reason_of_tls_and_a_fix(
     assert isinstance(error.__cause__, ssl.SSLCertVerificationError)
 
 
-async def test_a_proxy_is_named_without_its_password() -> None:
+async def test_a_proxy_is_named_without_its_password():
     async with closed_port() as (_, port):
         error = await error_of(client_of("https://push.example/api", proxy=f"http://ann:secret@127.0.0.1:{port}"))
     assert f"the proxy could not be used: http://127.0.0.1:{port}, Connection refused (POST https" in str(error)
 
 
-async def test_a_status_of_a_proxy_is_named() -> None:
+async def test_a_status_of_a_proxy_is_named():
     async with WireServer(when(always, step(read_head, send(b"HTTP/1.1 407 x\r\n\r\n")))) as proxy:
         error = await error_of(client_of("https://push.example/api", proxy=f"http://127.0.0.1:{proxy.port}"))
     assert f"the proxy could not be used: http://127.0.0.1:{proxy.port}, HTTP 407 (" in str(error)
 
 
 @pytest.mark.parametrize("location", ["redis://127.0.0.1:{}", "postgresql://127.0.0.1:{}/db"])
-async def test_a_claim_store_that_is_down_asks_whether_it_is_up(location: str) -> None:
+async def test_a_claim_store_that_is_down_asks_whether_it_is_up(location):
     async with closed_port() as (_, port), client_of("http://127.0.0.1:9", claims=location.format(port)) as client:
         with pytest.raises(ClaimStoreError, match=r"refused; is the store up, at the address in claims=\?"):
             await client.send("u", MESSAGE, idempotency_key="job-1")
@@ -218,7 +209,7 @@ async def test_a_claim_store_that_is_down_asks_whether_it_is_up(location: str) -
         (OSError(113, "x"), "No route to host"),
     ],
 )
-def test_a_reason_is_in_fixed_words(error: OSError, words: str) -> None:
+def test_a_reason_is_in_fixed_words(error, words):
     assert words_of(error, Failure.REFUSED, error) == words
 
 
@@ -232,7 +223,7 @@ def test_a_reason_is_in_fixed_words(error: OSError, words: str) -> None:
         (Timeout(total=0.05), "outcome unknown: the deadline passed: total timeout 0.05 s (POST"),
     ],
 )
-async def test_a_timeout_names_the_setting_and_has_a_timeout_error_as_its_cause(timeout: Timeout, start: str) -> None:
+async def test_a_timeout_names_the_setting_and_has_a_timeout_error_as_its_cause(timeout, start):
     async with WireServer(when(always, step(take, hold))) as server:
         error = await error_of(client_of(server.base_url, timeout=timeout))
     assert str(error).startswith(start)
@@ -240,7 +231,7 @@ async def test_a_timeout_names_the_setting_and_has_a_timeout_error_as_its_cause(
     assert error.__cause__.__traceback__ is None
 
 
-async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up() -> None:
+async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up():
     service = FakeService(Fault.status(429, headers={"Retry-After": "0"}))
     retry = RetryPolicy(initial_delay=5.0, max_delay=5.0, throttle_delay=5.0, wait=tenacity.wait_fixed(1.0))
     text = str(await error_of(service.client(timeout=1.5, retry=retry)))
@@ -265,7 +256,7 @@ async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up() -
         (500, {"X-Request-Id": "req-79"}, "push twice. Don't retry: ask the service about request id req-79; see: "),
     ],
 )
-async def test_a_status_is_named_with_its_phrase_and_what_to_do(status: int, headers: dict, text: str) -> None:
+async def test_a_status_is_named_with_its_phrase_and_what_to_do(status, headers, text):
     error = await error_of(answering(status, headers=headers))
     assert re.search(text, str(error))
     assert error.__cause__ is None

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
@@ -21,8 +20,7 @@ from pushsdk import (
 HELLO = MobilePush(body={"en": "hi"})
 NOWHERE = "https://push.example"
 
-Use = Callable[[AsyncPushClient], Awaitable[object]]
-USES: dict[str, Use] = {
+USES = {
     "send": lambda client: client.send("u", HELLO),
     "create_campaign": lambda client: client.create_campaign(CampaignRequest(name="c")),
     "a view's send": lambda client: client.with_options(timeout=1.0).send("u", HELLO),
@@ -33,7 +31,7 @@ EVERY_USE = pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
 
 
 @EVERY_USE
-async def test_a_closed_client_is_not_used_again(use: Use) -> None:
+async def test_a_closed_client_is_not_used_again(use):
     async with WireServer() as server:
         async with AsyncPushClient(server.base_url, "key") as client:
             pass
@@ -42,7 +40,7 @@ async def test_a_closed_client_is_not_used_again(use: Use) -> None:
     assert (server.connections, excinfo.value.outcome) == (0, Outcome.NOT_SENT)
 
 
-async def test_a_client_that_was_never_opened_can_be_closed_twice_and_its_view_is_closed_with_it() -> None:
+async def test_a_client_that_was_never_opened_can_be_closed_twice_and_its_view_is_closed_with_it():
     client = AsyncPushClient(NOWHERE, "key")
     view = client.with_options(timeout=1.0)
     assert not client.closed
@@ -53,8 +51,8 @@ async def test_a_client_that_was_never_opened_can_be_closed_twice_and_its_view_i
 
 
 @pytest.mark.parametrize("use", [*USES.values(), lambda client: client.aclose()], ids=[*USES, "aclose"])
-def test_a_client_in_use_by_a_loop_is_refused_by_another(use: Use) -> None:
-    async def second() -> None:
+def test_a_client_in_use_by_a_loop_is_refused_by_another(use):
+    async def second():
         with pytest.raises(ConfigurationError, match="another event loop"):
             await use(client)
 
@@ -99,7 +97,7 @@ print(asyncio.run(client.aclose()).unknown, client.closed, asyncio.run(client.ac
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_client_whose_loop_is_gone_is_closed_in_another(loop: str) -> None:
+def test_a_client_whose_loop_is_gone_is_closed_in_another(loop):
     pytest.importorskip(loop)
     code, output, errors = run_program(LOOP_IS_GONE, loop)
     assert (code, output.strip()) == (0, "('v',) True ()"), errors
@@ -140,12 +138,12 @@ FORK = """
 
 @pytest.mark.parametrize("state", ["opened", "unopened", "same loop", "in the loop"])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork() here")
-def test_a_client_is_refused_after_a_fork(state: str) -> None:
+def test_a_client_is_refused_after_a_fork(state):
     result = run_program(FORK, state, options=("-W", "ignore"))
     assert result.code == 42, result.err
 
 
-async def test_an_injected_session_stays_open() -> None:
+async def test_an_injected_session_stays_open():
     async with WireServer() as server, aiohttp.ClientSession() as session:
         async with AsyncPushClient(server.base_url, "key", session=session) as client:
             await client.send("u", HELLO)

@@ -1,9 +1,6 @@
 """``only_users``: pushes go to these users, and everybody else is NOT_SENT with that reason."""
 
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,7 +26,7 @@ IDS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=6, unique=True)
 WHY = "not among the users that pushes are limited to"
 
 
-async def outcomes(users: list[str], send: Any) -> dict[str, Outcome]:
+async def outcomes(users, send):
     """Return the outcome for each user of a call."""
     try:
         await send
@@ -40,19 +37,17 @@ async def outcomes(users: list[str], send: Any) -> dict[str, Outcome]:
     return dict.fromkeys(users, Outcome.ACCEPTED)
 
 
-def expected(users: list[str], only: set[str]) -> dict[str, Outcome]:
+def expected(users, only):
     return {user: Outcome.ACCEPTED if user in only else Outcome.NOT_SENT for user in users}
 
 
 @given(st.lists(IDS, min_size=1, max_size=4), st.sets(st.sampled_from("abc")), st.booleans())
-def test_a_send_reaches_only_these_users_also_with_a_key_or_merged(
-    calls: list[list[str]], only: set[str], keyed: bool
-) -> None:
+def test_a_send_reaches_only_these_users_also_with_a_key_or_merged(calls, only, keyed):
     service = FakeService()
 
-    async def story() -> None:
+    async def story():
         async with client_of(service, only_users=only, claims=MemoryClaims() if keyed else None) as client:
-            keys: list[Any] = [{"idempotency_key": f"job-{number}"} if keyed else {} for number in range(len(calls))]
+            keys = [{"idempotency_key": f"job-{number}"} if keyed else {} for number in range(len(calls))]
             sends = [
                 outcomes(users, client.send(users, MESSAGE, **key)) for users, key in zip(calls, keys, strict=True)
             ]
@@ -66,12 +61,10 @@ def test_a_send_reaches_only_these_users_also_with_a_key_or_merged(
 
 
 @given(IDS, st.sets(st.sampled_from("abc")), st.booleans(), st.integers(1, 3))
-def test_a_run_reaches_only_these_users_and_the_others_stay_planned(
-    users: list[str], only: set[str], each: bool, size: int
-) -> None:
+def test_a_run_reaches_only_these_users_and_the_others_stay_planned(users, only, each, size):
     service = FakeService()
 
-    async def story() -> None:
+    async def story():
         async with client_of(service, only_users=only, batching=Batching(max_users=size)) as client:
             if each:
                 report = await client.send_each([PushRequest(user_ids=[user], message=MESSAGE) for user in users])
@@ -87,7 +80,7 @@ def test_a_run_reaches_only_these_users_and_the_others_stay_planned(
 
 
 @virtual
-async def test_unknown_users_stay_unknown_if_they_may_not_be_resent(tmp_path: Path) -> None:
+async def test_unknown_users_stay_unknown_if_they_may_not_be_resent(tmp_path):
     async with client_of(FakeService(then=lambda _: reset_after())) as client:
         await client.broadcast(["a", "b"], MESSAGE, run=tmp_path / "a.run")
     async with client_of(FakeService(), only_users={"b"}) as client:
@@ -96,7 +89,7 @@ async def test_unknown_users_stay_unknown_if_they_may_not_be_resent(tmp_path: Pa
 
 
 @virtual
-async def test_the_error_names_the_option_and_a_retry_does_not_help() -> None:
+async def test_the_error_names_the_option_and_a_retry_does_not_help():
     async with client_of(FakeService(), only_users={"a"}) as client:
         with pytest.raises(NotSentError, match=f"^not sent: {WHY} .*: see only_users ") as alone:
             await client.send("b", MESSAGE)
@@ -107,16 +100,14 @@ async def test_the_error_names_the_option_and_a_retry_does_not_help() -> None:
     assert mixed.value.users(Outcome.NOT_SENT) == ("c", "b")
 
 
-async def test_a_campaign_is_refused() -> None:
+async def test_a_campaign_is_refused():
     async with client_of(FakeService(), only_users={"a"}) as client:
         with pytest.raises(ConfigurationError, match="a segment, which can't be limited to only_users"):
             await client.create_campaign({})
 
 
 @pytest.mark.parametrize("make", [AsyncPushClient, PushClient])
-def test_the_client_says_so_and_refuses_anything_but_a_set_of_ids(
-    make: Callable[..., object], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_client_says_so_and_refuses_anything_but_a_set_of_ids(make, caplog):
     for value in "ann", ["ann"], {1}:
         with pytest.raises(ConfigurationError, match=r"^only_users must be a set of user ids, for .*; got [a-z]+$"):
             make(URL, "key", only_users=value)

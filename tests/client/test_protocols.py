@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import inspect
 import pickle
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -21,14 +20,14 @@ BLOCKING, ASYNC = contextlib.AbstractContextManager, contextlib.AbstractAsyncCon
 @pytest.mark.parametrize(
     ("client", "has", "lacks"), [(AsyncPushClient, ASYNC, BLOCKING), (PushClient, BLOCKING, ASYNC)]
 )
-def test_a_client_is_the_context_manager_that_it_supports(client: Any, has: type, lacks: type) -> None:
+def test_a_client_is_the_context_manager_that_it_supports(client, has, lacks):
     made = client(URL, "key")
     assert isinstance(made, has)
     assert not isinstance(made, lacks)
 
 
 @pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
-def test_a_mock_of_a_client_has_its_signatures(client: Any) -> None:
+def test_a_mock_of_a_client_has_its_signatures(client):
     mocked = mock.create_autospec(client, instance=True)
     with pytest.raises(TypeError):
         mocked.send("user-1")
@@ -39,9 +38,9 @@ def test_a_mock_of_a_client_has_its_signatures(client: Any) -> None:
 
 @pytest.mark.parametrize("base", [AsyncPushClient, PushClient])
 @pytest.mark.parametrize("name", ["headers", "timeout"])
-def test_a_subclass_has_attributes_of_any_name(base: Any, name: str) -> None:
+def test_a_subclass_has_attributes_of_any_name(base, name):
     class Own(base):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__(URL, "key")
             setattr(self, name, "own")
 
@@ -51,7 +50,7 @@ def test_a_subclass_has_attributes_of_any_name(base: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("client", [AsyncPushClient, PushClient])
-def test_a_client_lacks_the_attributes_that_it_does_not_have(client: Any) -> None:
+def test_a_client_lacks_the_attributes_that_it_does_not_have(client):
     made = client(URL, "key")
     assert not hasattr(made, "shutdown")
     assert not hasattr(made, "_repr_html_")
@@ -60,7 +59,7 @@ def test_a_client_lacks_the_attributes_that_it_does_not_have(client: Any) -> Non
         pickle.dumps(made)
 
 
-async def test_a_container_of_services_closes_an_async_client_after_its_last_call() -> None:
+async def test_a_container_of_services_closes_an_async_client_after_its_last_call():
     registry = svcs.Registry()
     async with WireServer() as server, svcs.Container(registry) as container:
         registry.register_factory(AsyncPushClient, lambda: AsyncPushClient(server.base_url, "key"))

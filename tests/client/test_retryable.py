@@ -1,14 +1,12 @@
 """``retryable`` is true: retrying the call while it says so reaches every reachable user, and no user twice."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 from support import fake_service as scripted
 from support.virtual_time import virtual
 
 from pushsdk import (
-    AsyncPushClient,
     ClientClosedError,
     Limits,
     Outcome,
@@ -21,7 +19,7 @@ from pushsdk import (
 from pushsdk._core.outcome import NEEDS_A_FIX, Failure
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
-from pushsdk.testing import FakeRequest, FakeService
+from pushsdk.testing import FakeService
 
 HELLO = {"title": {"en": "Hello"}}
 # Long ids: a 413 is not split if the message is most of the bytes.
@@ -29,10 +27,10 @@ USERS = [f"user-{number}".ljust(200, "-") for number in (1, 2, 3)]
 ONCE = RetryPolicy.none()
 
 
-def singly(answers: dict[str, list[Fault]]) -> FakeService:
+def singly(answers):
     """Refuses more than one user with 413, and answers each as its list says; then it accepts."""
 
-    def answer(request: FakeRequest) -> Fault | None:
+    def answer(request):
         if len(request.user_ids) > 1:
             return Fault.status(413)
         user = request.user_ids[0].rstrip("-")
@@ -41,9 +39,9 @@ def singly(answers: dict[str, list[Fault]]) -> FakeService:
     return FakeService(then=answer)
 
 
-async def delivered(client: AsyncPushClient, *, key: str | None, times: int = 10) -> list[Receipt | PushError]:
+async def delivered(client, *, key, times=10):
     """The job, delivered until it is through or may not be repeated."""
-    results: list[Receipt | PushError] = []
+    results = []
     for _ in range(times):
         try:
             results.append(await client.send(USERS, HELLO, idempotency_key=key))
@@ -57,7 +55,7 @@ async def delivered(client: AsyncPushClient, *, key: str | None, times: int = 10
 
 
 @virtual
-async def test_a_job_with_a_key_is_retried_until_every_reachable_user_is_accepted() -> None:
+async def test_a_job_with_a_key_is_retried_until_every_reachable_user_is_accepted():
     later, refused = Fault.status(429, headers={"Retry-After": "70"}), Fault.refused()
     service = singly({"user-2": [refused, refused, later], "user-3": [Fault.status(400)]})
     async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
@@ -84,9 +82,7 @@ REFUSED, BAD, TOO_EARLY = Fault.refused(), Fault.status(400), Fault.status(425)
     ],
 )
 @virtual
-async def test_a_call_is_retryable_for_any_of_its_users_unless_that_pushes_one_twice(
-    faults: list[Fault | None], key: str | None, kind: type[PushError], expected: bool
-) -> None:
+async def test_a_call_is_retryable_for_any_of_its_users_unless_that_pushes_one_twice(faults, key, kind, expected):
     service = singly({f"user-{number}": [fault] for number, fault in enumerate(faults, 1) if fault})
     async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
         (result,) = await delivered(client, key=key, times=1)
@@ -95,7 +91,7 @@ async def test_a_call_is_retryable_for_any_of_its_users_unless_that_pushes_one_t
 
 
 @virtual
-async def test_an_unknown_is_not_repeated() -> None:
+async def test_an_unknown_is_not_repeated():
     service = FakeService(Fault.reset_after(first=1))
     async with service.client(claims=MemoryClaims()) as client:
         (result,) = await delivered(client, key="job-42")
@@ -112,9 +108,7 @@ async def test_an_unknown_is_not_repeated() -> None:
     [*((failure, ()) for failure in sorted(NEEDS_A_FIX)), (Failure.TLS, [scripted.answer(429, {"Retry-After": "0"})])],
 )
 @virtual
-async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fixed(
-    failure: Failure, before: Sequence[scripted.Behavior]
-) -> None:
+async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fixed(failure, before):
     service = scripted.FakeService(*before, scripted.fails(failure))
     async with service.client(claims=MemoryClaims()) as client:
         (result,) = await delivered(client, key="job-42")
@@ -126,7 +120,7 @@ async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fi
 
 
 @virtual
-async def test_a_call_on_a_closed_client_is_not_retryable_and_a_call_cut_off_by_the_close_is() -> None:
+async def test_a_call_on_a_closed_client_is_not_retryable_and_a_call_cut_off_by_the_close_is():
     service = FakeService(Fault.hang(user="user-0"), Fault.unreachable(user="user-1"))
     client = service.client(limits=Limits(in_flight=2))
     calls = [asyncio.create_task(client.send(f"user-{n}", {"title": {"en": str(n)}})) for n in range(3)]

@@ -1,14 +1,10 @@
 """A call that is probably a mistake is sent with a warning, which names the line of the caller."""
 
-from __future__ import annotations
-
 import asyncio
 import warnings
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.service_thread import served
@@ -27,27 +23,25 @@ from pushsdk.claims import MemoryClaims
 from pushsdk.testing import FakeService
 
 URL = "https://push.example"
-MISSPELLED: Any = {"titel": {"en": "Hi"}, "iosEnabled": True}
+MISSPELLED = {"titel": {"en": "Hi"}, "iosEnabled": True}
 NEAR = "$.message.titel: unknown field, did you mean title? It is sent as it is"
-NAMED: Any = {"iosEnabled": True, "title": {"en": "Hi {{ first_name | 'you' }}"}}
+NAMED = {"iosEnabled": True, "title": {"en": "Hi {{ first_name | 'you' }}"}}
 GOOD = MobilePush(title={"en": "Hi"}, ios_enabled=True)
-
-Send = Callable[[AsyncPushClient, Path], Any]
 
 
 class Caught:
     """The warnings of a test, each with the text of the line that it names."""
 
-    def __init__(self, record: list[warnings.WarningMessage]) -> None:
+    def __init__(self, record):
         self.record = record
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         return self.seen() == other
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return repr(self.seen())
 
-    def seen(self) -> list[tuple[str, str]]:
+    def seen(self):
         lines = Path(__file__).read_text().splitlines()
         assert {warning.category for warning in self.record} <= {MessageWarning}
         return [
@@ -55,14 +49,14 @@ class Caught:
             for warning in self.record
         ]
 
-    def one(self) -> str:
+    def one(self):
         """Return the text of the only warning."""
         ((text, _),) = self.seen()
         return text
 
 
 @pytest.fixture
-def caught() -> Iterator[Caught]:
+def caught():
     """As Python shows warnings by default: each text once for each line."""
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("default")
@@ -70,7 +64,7 @@ def caught() -> Iterator[Caught]:
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> Path:
+def tables(tmp_path):
     """A folder with two tables, each named by its column."""
     for name in ("first_name", "firstname"):
         (tmp_path / f"{name}.csv").write_text(f"user_id,{name}\nu,Ann\n")
@@ -80,7 +74,7 @@ def tables(tmp_path: Path) -> Path:
 # -- the line ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_call_names_the_line_that_awaits_it(caught: Caught) -> None:
+async def test_a_call_names_the_line_that_awaits_it(caught):
     async with FakeService().client() as client:
         await client.send("u", MISSPELLED)
         await client.broadcast(["u"], MISSPELLED)
@@ -95,10 +89,8 @@ async def test_a_call_names_the_line_that_awaits_it(caught: Caught) -> None:
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["in this thread", "in another thread"])
-def test_a_call_without_asyncio_names_the_line_of_the_thread_that_called(
-    monkeypatch: pytest.MonkeyPatch, caught: Caught, thread: bool
-) -> None:
-    def calls() -> None:
+def test_a_call_without_asyncio_names_the_line_of_the_thread_that_called(monkeypatch, caught, thread):
+    def calls():
         with PushClient() as client:
             client.send("u", MISSPELLED)
             client.broadcast(["u"], MISSPELLED)
@@ -114,10 +106,8 @@ def test_a_call_without_asyncio_names_the_line_of_the_thread_that_called(
     ]
 
 
-def test_a_client_without_asyncio_in_an_event_loop_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch, caught: Caught
-) -> None:
-    async def main() -> None:
+def test_a_client_without_asyncio_in_an_event_loop_is_warned_of(monkeypatch, caught):
+    async def main():
         client.send("u", GOOD)  # here
 
     with served(monkeypatch), PushClient() as client:
@@ -126,8 +116,8 @@ def test_a_client_without_asyncio_in_an_event_loop_is_warned_of(
     assert caught == [(text, 'client.send("u", GOOD)  # here')]
 
 
-def test_a_loop_of_pushsdk_in_a_green_thread_is_not_blocked(monkeypatch: pytest.MonkeyPatch, caught: Caught) -> None:
-    loops: list[asyncio.AbstractEventLoop] = []
+def test_a_loop_of_pushsdk_in_a_green_thread_is_not_blocked(monkeypatch, caught):
+    loops = []
     with served(monkeypatch), PushClient(on_event=lambda _: loops.append(asyncio.get_running_loop())) as client:
         client.send("u", GOOD)
         asyncio._set_running_loop(loops[0])  # as gevent and eventlet do
@@ -142,7 +132,7 @@ def test_a_loop_of_pushsdk_in_a_green_thread_is_not_blocked(monkeypatch: pytest.
     assert caught == []
 
 
-async def test_personal_messages_are_warned_of_once_where_they_are_made(caught: Caught, tables: Path) -> None:
+async def test_personal_messages_are_warned_of_once_where_they_are_made(caught, tables):
     requests = Audience.read(tables / "firstname.csv").personalize(MISSPELLED, into="both")
     async with FakeService().client() as client:
         await client.send_each(requests)
@@ -152,7 +142,7 @@ async def test_personal_messages_are_warned_of_once_where_they_are_made(caught: 
     )
 
 
-async def test_a_broadcast_to_a_complete_run_warns_at_the_callers_line(caught: Caught, tmp_path: Path) -> None:
+async def test_a_broadcast_to_a_complete_run_warns_at_the_callers_line(caught, tmp_path):
     async with FakeService().client() as client:
         await client.broadcast(["u"], GOOD, run=tmp_path / "spring.run")
         assert caught == []
@@ -164,7 +154,7 @@ async def test_a_broadcast_to_a_complete_run_warns_at_the_callers_line(caught: C
 
 # -- what is warned of -------------------------------------------------------------------------------------------
 
-BUTTONS: Any = [{"label": "Open", "click_action": "DEEP_LINKING"}]
+BUTTONS = [{"label": "Open", "click_action": "DEEP_LINKING"}]
 FIRST_NAME = "no 'first_name' for the placeholder, did you mean"
 
 
@@ -223,9 +213,7 @@ FIRST_NAME = "no 'first_name' for the placeholder, did you mean"
         ),
     ],
 )
-async def test_a_call_that_is_probably_a_mistake_is_warned_of_once(
-    caught: Caught, tables: Path, send: Send, text: str
-) -> None:
+async def test_a_call_that_is_probably_a_mistake_is_warned_of_once(caught, tables, send, text):
     async with FakeService().client(claims=MemoryClaims()) as client:
         await send(client, tables)
     assert caught.one().startswith(text)
@@ -246,13 +234,13 @@ async def test_a_call_that_is_probably_a_mistake_is_warned_of_once(
         lambda client, _: client.send("u", GOOD, idempotency_key="shipped:42"),
     ],
 )
-async def test_a_call_that_may_be_right_has_no_warning(caught: Caught, tables: Path, send: Send) -> None:
+async def test_a_call_that_may_be_right_has_no_warning(caught, tables, send):
     async with FakeService().client(claims=MemoryClaims()) as client:
         await send(client, tables)
     assert caught == []
 
 
-def test_a_placeholder_that_no_column_fills_is_told_if_we_fill_it(caught: Caught, tmp_path: Path) -> None:
+def test_a_placeholder_that_no_column_fills_is_told_if_we_fill_it(caught, tmp_path):
     (tmp_path / "users.csv").write_text("user_id,city\na,Rome\n")
     audience = Audience.read(tmp_path / "users.csv")
     audience.personalize(NAMED)  # which the service may fill
@@ -269,9 +257,7 @@ def test_a_placeholder_that_no_column_fills_is_told_if_we_fill_it(caught: Caught
     ],
 )
 @pytest.mark.parametrize("each", [False, True])
-async def test_a_damaged_id_is_warned_of_with_its_place(
-    caught: Caught, tmp_path: Path, name: str, content: str, place: str, damage: str, each: bool
-) -> None:
+async def test_a_damaged_id_is_warned_of_with_its_place(caught, tmp_path, name, content, place, damage, each):
     (tmp_path / name).write_text(content)
     users = Audience.read(tmp_path / name)
     async with FakeService().client() as client:
@@ -282,13 +268,13 @@ async def test_a_damaged_id_is_warned_of_with_its_place(
     assert caught.one().startswith(f"a user id ({tmp_path / name}, {place}) {damage}")
 
 
-async def test_a_damaged_id_in_a_query_is_warned_of_with_its_row(caught: Caught) -> None:
+async def test_a_damaged_id_in_a_query_is_warned_of_with_its_row(caught):
     async with FakeService().client() as client:
         await client.broadcast(Audience.query("SELECT unnest(['a', 'NULL']) AS user_id"), GOOD)
     assert caught.one().startswith("a user id (the query, row 2, user_id) is 'NULL'")
 
 
-async def test_a_run_whose_ids_are_refused_can_be_planned_again(tmp_path: Path) -> None:
+async def test_a_run_whose_ids_are_refused_can_be_planned_again(tmp_path):
     service = FakeService()
     async with service.client() as client:
         with warnings.catch_warnings():
@@ -318,6 +304,6 @@ async def test_a_run_whose_ids_are_refused_can_be_planned_again(tmp_path: Path) 
         (lambda: RetryPolicy(initial_delay=10, max_delay=1), "RetryPolicy.initial_delay=10 is above max_delay=1"),
     ],
 )
-def test_a_setting_without_effect_or_in_milliseconds_is_warned_of(caught: Caught, make: Any, text: str) -> None:
+def test_a_setting_without_effect_or_in_milliseconds_is_warned_of(caught, make, text):
     make()
     assert caught.one().startswith(text)

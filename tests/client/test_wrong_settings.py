@@ -4,9 +4,7 @@ import asyncio
 import gc
 import io
 import warnings
-from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
 
 import aiohttp
 import pytest
@@ -35,15 +33,15 @@ URL = "https://push.example/api"
 THEIR_TIMEOUT = type("Timeout", (), {"__module__": "httpx"})
 
 
-async def async_callback(_: object) -> None: ...
+async def async_callback(_): ...
 
 
 class Table:
     """Iterates over the names of its columns, as those of pandas and polars do."""
 
-    def __dataframe__(self) -> None: ...
+    def __dataframe__(self): ...
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self):
         return iter(["user_id", "name"])
 
 
@@ -78,7 +76,7 @@ class Table:
         (lambda: AsyncPushClient(URL, "k").submit("u", MESSAGE), "must be used in an event loop, .* or use PushClient"),
     ],
 )
-def test_a_wrong_setting_is_refused_with_its_rule_and_its_value(make: Callable[[], object], text: str) -> None:
+def test_a_wrong_setting_is_refused_with_its_rule_and_its_value(make, text):
     with pytest.raises(PushError, match=text):
         make()
 
@@ -91,7 +89,7 @@ def test_a_wrong_setting_is_refused_with_its_rule_and_its_value(make: Callable[[
         (lambda: RetryPolicy.safe(max_attempt=3), "Unexpected keyword argument 'max_attempt'"),
     ],
 )
-def test_an_unknown_keyword_is_pythons_error_with_the_nearest_name(make: Callable[[], object], text: str) -> None:
+def test_an_unknown_keyword_is_pythons_error_with_the_nearest_name(make, text):
     with pytest.raises(TypeError, match=text):
         make()
 
@@ -100,13 +98,13 @@ def test_an_unknown_keyword_is_pythons_error_with_the_nearest_name(make: Callabl
     "url",
     ["sk_live_secret", "abcdef.secret", "ann:secret@push.example/", "secret:1234", "eyJ.secret.x:1", "secret.a1b2/x"],
 )
-def test_a_url_that_may_be_a_secret_is_not_shown(url: str) -> None:
+def test_a_url_that_may_be_a_secret_is_not_shown(url):
     with pytest.raises(ConfigurationError, match="base_url") as caught:
         AsyncPushClient(url, "k")
     assert "secret" not in str(caught.value)
 
 
-def test_a_key_in_the_place_of_the_url_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_the_place_of_the_url_is_told(monkeypatch):
     monkeypatch.delenv("PUSHSDK_API_KEY", raising=False)
     for client in AsyncPushClient, PushClient:
         with pytest.raises(ConfigurationError, match="if it is the key, pass it as api_key="):
@@ -122,7 +120,7 @@ def test_a_key_in_the_place_of_the_url_is_told(monkeypatch: pytest.MonkeyPatch) 
         ("PUSHSDK_SHOW_ANSWERS", "maybe", "PUSHSDK_SHOW_ANSWERS must be '1', '0' or ''; got 'maybe'$"),
     ],
 )
-def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str, text: str) -> None:
+def test_a_wrong_variable_is_named(monkeypatch, name, value, text):
     for variable in {"PUSHSDK_BASE_URL": URL, "PUSHSDK_API_KEY": "k", name: value}.items():
         monkeypatch.setenv(*variable)
     for make in AsyncPushClient, PushClient:
@@ -131,11 +129,11 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str, v
 
 
 @pytest.mark.parametrize("password", ["pa$Sword", "YOUR_own", "a{b}"])
-def test_the_password_of_a_proxy_is_no_placeholder(password: str) -> None:
+def test_the_password_of_a_proxy_is_no_placeholder(password):
     AsyncPushClient("https://push.example/$web", "key", proxy=f"http://user:{password}@proxy.example:3128")
 
 
-async def test_a_timedelta_is_taken_for_seconds() -> None:
+async def test_a_timedelta_is_taken_for_seconds():
     half, minute = timedelta(milliseconds=500), timedelta(minutes=1)
     assert Timeout(total=minute, connect=half) == Timeout(total=60.0, connect=0.5)
     client = FakeService(Fault.hang()).client(keepalive=half, timeout=minute)
@@ -174,7 +172,7 @@ async def test_a_timedelta_is_taken_for_seconds() -> None:
         (lambda c: c.send("u", MESSAGE, idempotency_key=42), "'shipped:42'; got int$"),
     ],
 )
-async def test_a_wrong_argument_of_a_call_is_refused_before_anything_is_sent(call: Any, text: str) -> None:
+async def test_a_wrong_argument_of_a_call_is_refused_before_anything_is_sent(call, text):
     service = FakeService()
     async with service.client(claims="memory:") as client:
         with pytest.raises(PushError, match=text):
@@ -182,9 +180,9 @@ async def test_a_wrong_argument_of_a_call_is_refused_before_anything_is_sent(cal
     assert service.requests == []
 
 
-async def test_a_report_refuses_an_unknown_outcome_and_what_is_no_open_file() -> None:
+async def test_a_report_refuses_an_unknown_outcome_and_what_is_no_open_file():
     async with FakeService().client() as client:
-        report: Any = await client.broadcast(["u"], MESSAGE)
+        report = await client.broadcast(["u"], MESSAGE)
     with pytest.raises(ValueError, match=r"'NOT_SENT' or 'UNKNOWN'; got 'rejectd'$"):
         list(report.rows("rejectd"))
     for write in report.write_csv, report.write_jsonl:
@@ -196,14 +194,14 @@ async def test_a_report_refuses_an_unknown_outcome_and_what_is_no_open_file() ->
 # -- lifetime ----------------------------------------------------------------------------------------------------
 
 
-async def send_without_close() -> int:
+async def send_without_close():
     client = FakeService().client()
     line = asyncio.get_running_loop() and send_without_close.__code__.co_firstlineno + 1
     await client.send("u", MESSAGE)
     return line
 
 
-async def test_an_unclosed_client_warns_by_its_name_with_where_it_was_made(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unclosed_client_warns_by_its_name_with_where_it_was_made(caplog):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         line = await send_without_close()
@@ -213,8 +211,8 @@ async def test_an_unclosed_client_warns_by_its_name_with_where_it_was_made(caplo
     assert text in caplog.text, "Python hides the warning by default"
 
 
-def test_calls_that_asyncio_run_cuts_off_are_told_with_the_unclosed_client(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
+def test_calls_that_asyncio_run_cuts_off_are_told_with_the_unclosed_client(caplog):
+    async def main():
         client = FakeService().client()
         for number in range(3):
             client.submit(f"u-{number}", MESSAGE)
@@ -224,17 +222,17 @@ def test_calls_that_asyncio_run_cuts_off_are_told_with_the_unclosed_client(caplo
     assert "with 3 calls that had not ended" in caplog.text
 
 
-async def test_keepalive_and_a_session_of_ones_own_are_refused() -> None:
+async def test_keepalive_and_a_session_of_ones_own_are_refused():
     async with aiohttp.ClientSession() as session:
         with pytest.raises(ConfigurationError, match="set the keepalive of its connector"):
             AsyncPushClient("https://push.example", "k", session=session, keepalive=10)
 
 
-def test_a_session_of_another_event_loop_is_refused() -> None:
-    async def make() -> aiohttp.ClientSession:
+def test_a_session_of_another_event_loop_is_refused():
+    async def make():
         return aiohttp.ClientSession()
 
-    async def send(session: aiohttp.ClientSession) -> None:
+    async def send(session):
         async with AsyncPushClient(URL, "key", session=session) as client:
             await client.send("u", MESSAGE)
 
@@ -245,7 +243,7 @@ def test_a_session_of_another_event_loop_is_refused() -> None:
         first.run(session.close())
 
 
-async def test_a_client_is_entered_once() -> None:
+async def test_a_client_is_entered_once():
     async with FakeService().client() as client:
         with pytest.raises(ConfigurationError, match=r"^the client is open already: a second `with`"):
             async with client.with_options(timeout=5):
@@ -253,6 +251,6 @@ async def test_a_client_is_entered_once() -> None:
         await client.send("u", MESSAGE)
 
 
-def test_a_sync_client_is_entered_once() -> None:
+def test_a_sync_client_is_entered_once():
     with PushClient(URL, "key") as client, pytest.raises(ConfigurationError, match=r"^the client is open al"), client:
         pass

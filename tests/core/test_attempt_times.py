@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pushsdk._core.attempt_times import GRANULARITY, AttemptTimes
 
 
-def after(*seconds: float) -> AttemptTimes:
+def after(*seconds):
     """Return the estimate after single accepted attempts that took these times, one after the other from 0 on."""
     times, now = AttemptTimes(), 0.0
     for one in seconds:
@@ -19,13 +19,13 @@ def after(*seconds: float) -> AttemptTimes:
     return times
 
 
-def test_the_deviation_is_half_of_the_first_answer_and_shrinks_to_what_a_loop_is_late() -> None:
+def test_the_deviation_is_half_of_the_first_answer_and_shrinks_to_what_a_loop_is_late():
     assert after(0.1).usual == pytest.approx(0.1)
     assert after(0.1).likely == pytest.approx(0.1 + 8 * 0.05)
     assert after(*[0.1] * 100).likely == pytest.approx(0.1 + GRANULARITY)
 
 
-def test_others_that_wait_ask_for_certainty_and_none_for_the_mean_and_the_only_call_is_begun_in_any_case() -> None:
+def test_others_that_wait_ask_for_certainty_and_none_for_the_mean_and_the_only_call_is_begun_in_any_case():
     times = after(*[0.1, 0.3] * 50)
     assert times.needed(others_wait=False) == 0.0
     assert times.needed(others_wait=True) == times.likely > 0.5
@@ -35,7 +35,7 @@ def test_others_that_wait_ask_for_certainty_and_none_for_the_mean_and_the_only_c
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-def test_only_accepted_answers_lower_the_estimate(is_answered: bool) -> None:
+def test_only_accepted_answers_lower_the_estimate(is_answered):
     times = after(*[1.0] * 50)
     before = times.usual, times.likely
     for number in range(100):
@@ -45,7 +45,7 @@ def test_only_accepted_answers_lower_the_estimate(is_answered: bool) -> None:
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-def test_a_slow_refusal_and_a_late_end_while_others_are_answered_raise_the_estimate(is_answered: bool) -> None:
+def test_a_slow_refusal_and_a_late_end_while_others_are_answered_raise_the_estimate(is_answered):
     times = after(*[1.0] * 50)
     times.sent(60.0)
     times.answered(62.9)
@@ -54,7 +54,7 @@ def test_a_slow_refusal_and_a_late_end_while_others_are_answered_raise_the_estim
     assert not times.is_stalled
 
 
-def silent(*, unanswered: int = 1) -> AttemptTimes:
+def silent(*, unanswered=1):
     """Return the state of a client that waits for responses since 100.0, each of which usually takes 0.1 s."""
     times = after(*[0.1] * 50)
     for _ in range(unanswered):
@@ -62,14 +62,14 @@ def silent(*, unanswered: int = 1) -> AttemptTimes:
     return times
 
 
-def test_requests_start_until_a_response_is_overdue() -> None:
+def test_requests_start_until_a_response_is_overdue():
     times = silent()
     assert times.not_before(100.11, 1) == 100.11
     assert times.not_before(99.0, 1) == 99.0
 
 
-def test_in_a_silence_probes_start_at_growing_distances() -> None:
-    times, starts, now = silent(), list[float](), 100.2
+def test_in_a_silence_probes_start_at_growing_distances():
+    times, starts, now = silent(), [], 100.2
     while now < 200.0:
         assert times.not_before(now, 1) <= now > times.silent_from
         times.started(now)
@@ -79,14 +79,14 @@ def test_in_a_silence_probes_start_at_growing_distances() -> None:
     assert starts == pytest.approx([0.2, 0.8, 3.2, 12.8, 51.2])
 
 
-def test_a_response_ends_the_silence() -> None:
+def test_a_response_ends_the_silence():
     times = silent(unanswered=2)
     times.started(100.5)
     times.ended(100.6, 100.0, is_answered=True, is_accepted=False)
     assert times.not_before(100.61, 1) == 100.61
 
 
-def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothing() -> None:
+def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothing():
     times = silent()
     before = times.usual, times.likely
     times.ended(102.0, 100.0, is_answered=False, is_accepted=False)
@@ -100,7 +100,7 @@ def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothin
     assert times.needed(others_wait=True) == times.likely
 
 
-def test_a_client_that_was_never_answered_is_stalled_by_its_first_timeout() -> None:
+def test_a_client_that_was_never_answered_is_stalled_by_its_first_timeout():
     times = AttemptTimes()
     times.sent(0.0)
     times.ended(2.0, 0.0, is_answered=False, is_accepted=False)
@@ -109,7 +109,7 @@ def test_a_client_that_was_never_answered_is_stalled_by_its_first_timeout() -> N
     assert not times.is_stalled
 
 
-def test_a_withdrawn_attempt_leaves_nothing() -> None:
+def test_a_withdrawn_attempt_leaves_nothing():
     times = silent()
     times.withdrawn()
     assert times.unanswered == 0
@@ -122,8 +122,8 @@ def test_a_withdrawn_attempt_leaves_nothing() -> None:
         st.tuples(st.sampled_from(["send", "accept", "refuse", "lose", "answer"]), st.floats(0.0, 20.0)), max_size=60
     )
 )
-def test_whatever_happens_a_request_starts_at_last(script: list[tuple[str, float]]) -> None:
-    times, now, sent = AttemptTimes(), 0.0, list[float]()
+def test_whatever_happens_a_request_starts_at_last(script):
+    times, now, sent = AttemptTimes(), 0.0, []
     for step, seconds in script:
         now += seconds
         if step == "send":

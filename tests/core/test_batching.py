@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk._core.batching import TRANSITIONS, Batch, Batches, BatchState, Call, Content
+from pushsdk._core.batching import TRANSITIONS, Batches, BatchState, Call, Content
 from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Outcome, Verdict
@@ -16,30 +16,30 @@ from pushsdk._core.policy import Batching, Options, RetryPolicy, Timeout
 OPTIONS = [Options(RetryPolicy.safe(), Timeout()) for _ in range(2)]
 
 
-def call(*users: str) -> Call:
+def call(*users):
     return Call(users, encode_user_ids(users), math.inf, len(users))
 
 
-def content(message: bytes = b'{"title":"x"}', options: int = 0) -> Content:
+def content(message=b'{"title":"x"}', options=0):
     return Content(message, None, OPTIONS[options])
 
 
-def batches(sizes: LearnedSizes | None = None, **bounds: int) -> Batches:
+def batches(sizes=None, **bounds):
     return Batches(Batching(**bounds), sizes or LearnedSizes())
 
 
-def join(into: Batches, content: Content, one: Call) -> tuple[Batch, bool]:
+def join(into, content, one):
     """Return the batch of the call, and True if it is a new one."""
     batch = into.join(content, one)
     return (batch, False) if batch is not None else (into.open(content, one), True)
 
 
-def close(batches: Batches, batch: Batch) -> None:
+def close(batches, batch):
     if batch.state is BatchState.OPEN:
         batches.advance(batch, BatchState.SENDING)
 
 
-def body_of(batch: Batch) -> bytes:
+def body_of(batch):
     ids = b",".join(call.ids for call in batch.calls)
     return push_body(ids, batch.content.message, batch.content.custom_fields)
 
@@ -76,8 +76,8 @@ steps = st.lists(calls | st.just("close") | st.just("leave"), max_size=60)
 @given(steps, st.integers(1, 20), st.integers(60, 200))
 def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, max_users, max_bytes):
     open_batches = batches(max_users=max_users, max_bytes=max_bytes)
-    full_batches: list[Batch] = []
-    expected: list[Call] = []
+    full_batches = []
+    expected = []
     for step in steps:
         if step == "close":
             for batch in full_batches:

@@ -25,13 +25,13 @@ from pushsdk._core.rate_limit import CAPACITY, COST, REFUND, THROTTLED_COST, Ret
         (Attempt(outcome=NOT_SENT, retryable=True), 14),
     ],
 )
-def test_a_retry_is_cheaper_only_after_a_throttled_attempt(attempt: Attempt, cost: int) -> None:
+def test_a_retry_is_cheaper_only_after_a_throttled_attempt(attempt, cost):
     assert retry_cost(attempt) == cost
 
 
 @given(st.lists(st.sampled_from(["transient", "throttled", "first", "retried"]), max_size=1500))
 @example(["transient"] * 36 + ["throttled"] * 3 + ["first"] * 4 + ["throttled", "retried"] + ["first"] * 501)
-def test_the_tokens_stay_in_bounds_and_retries_are_paid_for(steps: list[str]) -> None:
+def test_the_tokens_stay_in_bounds_and_retries_are_paid_for(steps):
     budget = RetryBudget()
     assert budget.tokens == CAPACITY == 500
     paid, refunds = [], 0
@@ -65,7 +65,7 @@ class Load(NamedTuple):
     seconds: float = 200.0
 
 
-def simulate(load: Load, cost: int) -> tuple[float, float]:
+def simulate(load, cost):
     """Return attempts per request, and the share of accepted requests, for clients of 4 attempts and 20 ms latency."""
     draw, budget, order = random.Random(4711).random, RetryBudget(), itertools.count()
     requests = int(load.rate * load.seconds)
@@ -99,7 +99,7 @@ LOADS = {
 
 
 @pytest.mark.parametrize("failing", LOADS)
-def test_the_guide_shows_what_the_budget_does_to_load_and_success(failing: str) -> None:
+def test_the_guide_shows_what_the_budget_does_to_load_and_success(failing):
     rows = {row[0]: row[1:] for row in page("retries").table("failing attempts")}
     assert rows.keys() == LOADS.keys()
     load = LOADS[failing]

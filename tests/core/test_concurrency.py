@@ -2,38 +2,36 @@
 
 import math
 import random
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.limited_client import BusyClient, Duration, Pool, Simulation, Throttled, about
-from support.throttling import Bucket, Outage, ThrottledService, Window
+from support.limited_client import BusyClient, Pool, Simulation, Throttled, about
+from support.throttling import Bucket, Outage, Window
 
 from pushsdk._core.concurrency import AdaptiveLimit
 
 PLENTY = 10**6
 
 
-def lognormal(mean: float, sigma: float) -> Duration:
+def lognormal(mean, sigma):
     return lambda draw, users: draw.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)
 
 
-def with_outliers(seconds: float) -> Duration:
+def with_outliers(seconds):
     """One in a hundred takes tenfold."""
     return lambda draw, users: seconds * (10 if draw.random() < 0.01 else 1)
 
 
-def run(make: Callable[[Simulation], Pool], *, until: float, cpu: float = 0.0, **options: Any) -> BusyClient:
+def run(make, *, until, cpu=0.0, **options):
     simulation = Simulation()
     client = BusyClient(simulation, make(simulation), cpu=cpu, **options)
     simulation.run(until)
     return client
 
 
-def throttled(service: ThrottledService, *, until: float, latency: float = 0.05) -> BusyClient:
+def throttled(service, *, until, latency=0.05):
     simulation = Simulation()
     client = BusyClient(simulation, Throttled(simulation, service, latency))
     simulation.run(until)
@@ -138,7 +136,7 @@ def test_five_clients_share_a_service():
 def test_requests_of_1_and_of_1000_users_do_not_confuse_it(swap):
     simulation = Simulation()
 
-    def users(draw: random.Random) -> int:
+    def users(draw):
         return 1000 if (int(simulation.now) % 6 >= 3 if swap else draw.random() < 0.5) else 1
 
     client = BusyClient(simulation, Pool(simulation, 16, about(0.01, per_user=0.0001)), users=users)
@@ -173,7 +171,7 @@ def test_a_service_drawn_at_random_is_used_by_a_client_that_nobody_tuned(seed):
 
 @pytest.mark.parametrize(("workers", "stray", "share"), [(32, 0.005, 0.95), (32, 0.04, 0.92), (PLENTY, 0.04, 0.92)])
 def test_stray_refusals_from_the_first_request_on_cost_little(workers, stray, share):
-    def accepted(stray: float) -> float:
+    def accepted(stray):
         client = run(lambda simulation: Pool(simulation, workers, about(0.05), stray=stray), until=20, cpu=1 / 2000)
         return client.rate(0, 20)
 

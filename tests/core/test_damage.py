@@ -8,7 +8,7 @@ from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_in, damage_of
 
 
-def _words(*texts: str) -> list[str]:
+def _words(*texts):
     return " ".join(texts).split(" ")
 
 
@@ -37,20 +37,20 @@ PLAIN = _words(
 @pytest.mark.parametrize(
     ("user", "kind"), [(user, kind) for kind, users in DAMAGED.items() for user in users], ids=ascii
 )
-def test_damage_is_named_for_an_id_alone_and_among_others(user: str, kind: str) -> None:
+def test_damage_is_named_for_an_id_alone_and_among_others(user, kind):
     for users in ([user], [*map(str, range(500)), user, *PLAIN]):
         [damage] = damage_of(users, encode_user_ids(users))
         assert damage == damage_in(user)
         assert kind in damage
 
 
-def test_a_plain_id_has_no_damage() -> None:
+def test_a_plain_id_has_no_damage():
     users = [*PLAIN, "a b"]
     assert [damage_in(user) for user in users] == [None] * len(users)
     assert damage_of(users, encode_user_ids(users)) == []
 
 
-def test_the_look_at_many_ids_finds_what_the_look_at_one_finds() -> None:
+def test_the_look_at_many_ids_finds_what_the_look_at_one_finds():
     draw = random.Random(7)
     others = [f"user-{number}" for number in range(20)]
     parts = [*"0123.,Ee+-#aNA/!='\" {}$_\u200b\u00e9", "null", "id", "user"]

@@ -10,18 +10,18 @@ SPLIT_ON = frozenset({400, 413, 422})
 PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
 
 
-def attempt(outcome: Outcome, status: int | None = None, *, retryable: bool = False) -> Attempt:
+def attempt(outcome, status=None, *, retryable=False):
     return Attempt(
         outcome=outcome, status=status, retryable=retryable, reason=f"HTTP {status}" if status else "no answer"
     )
 
 
-def rejected(status: int, *later: Attempt, retryable: bool = False, **options: object) -> Verdict:
+def rejected(status, *later, retryable=False, **options):
     attempts = (attempt(Outcome.REJECTED, status, retryable=retryable), *later)
     return Verdict(outcome=Outcome.REJECTED, attempts=attempts, status=attempts[-1].status, **options)
 
 
-def unsent(failure: Failure, *attempts: Attempt) -> Verdict:
+def unsent(failure, *attempts):
     return Verdict(outcome=Outcome.NOT_SENT, attempts=attempts, failure=failure)
 
 
@@ -64,9 +64,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("verdict", "step", "status", "in_doubt"), TABLE)
-def test_what_follows_a_verdict_and_a_doubt_stays_until_an_acceptance(
-    verdict: Verdict, step: Step, status: tuple, in_doubt: tuple[Step, UserState]
-) -> None:
+def test_what_follows_a_verdict_and_a_doubt_stays_until_an_acceptance(verdict, step, status, in_doubt):
     assert decide(verdict, split_on=SPLIT_ON) == Decision(step, UserStatus(*status))
     decision = decide(verdict, in_doubt=True, resends=1, split_on=SPLIT_ON)
     assert (decision.step, decision.status.state) == in_doubt
@@ -78,17 +76,17 @@ def test_what_follows_a_verdict_and_a_doubt_stays_until_an_acceptance(
     ("resends", "step"),
     [(None, Step.SETTLE), (0, Step.RESEND), (MAX_RESENDS - 1, Step.RESEND), (MAX_RESENDS, Step.SETTLE)],
 )
-def test_an_unknown_request_is_resent_only_if_asked_and_a_few_times(resends: int | None, step: Step) -> None:
+def test_an_unknown_request_is_resent_only_if_asked_and_a_few_times(resends, step):
     decision = decide(DOUBT, in_doubt=True, resends=resends, split_on=SPLIT_ON)
     assert (decision.step, decision.status.state) == (step, UNKNOWN)
 
 
-def test_with_splitting_off_a_request_that_is_too_large_leaves_its_users_pending() -> None:
+def test_with_splitting_off_a_request_that_is_too_large_leaves_its_users_pending():
     assert decide(rejected(400)) == Decision(Step.SETTLE, UserStatus(REJECTED, 400, "HTTP 400"))
     assert decide(rejected(413)) == Decision(Step.LEAVE, UserStatus(PENDING, 413, "HTTP 413"))
 
 
-def test_a_recorded_rejection_is_not_retried_and_every_state_has_an_outcome() -> None:
+def test_a_recorded_rejection_is_not_retried_and_every_state_has_an_outcome():
     assert not is_retryable(Verdict(outcome=Outcome.REJECTED, status=404))
     assert set(OUTCOMES) == set(UserState)
 
@@ -103,5 +101,5 @@ def test_a_recorded_rejection_is_not_retried_and_every_state_has_an_outcome() ->
         (BAD_CERTIFICATE, "no answer: no request would succeed"),
     ],
 )
-def test_why_a_run_stops_says_what_to_fix(verdict: Verdict, words: str) -> None:
+def test_why_a_run_stops_says_what_to_fix(verdict, words):
     assert stop_reason(verdict).startswith(words)

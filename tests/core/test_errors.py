@@ -39,12 +39,12 @@ TARGET = Target(PUSH, "https://push.example/api")
 KINDS = [getattr(pushsdk, name) for name in pushsdk.__all__ if name.endswith("Error")]
 
 
-def tried(outcome: Outcome, status: int | None = None, reason: str = "", **options) -> Attempt:
+def tried(outcome, status=None, reason="", **options):
     reason = reason or (f"HTTP {status}" if status else str(Failure.RESET))
     return Attempt(outcome=outcome, status=status, reason=reason, **options)
 
 
-def refused(status: int, **options) -> Verdict:
+def refused(status, **options):
     answer = {name: options.pop(name) for name in ("headers", "body") if name in options}
     retryable = status in (408, 425, 429, 503)
     attempt = tried(REJECTED, status, retryable=retryable, retry_after=options.get("retry_after"), **answer)
@@ -256,7 +256,7 @@ def test_every_verdict_has_an_error_of_its_outcome_that_quotes_nothing_of_the_an
 # -- partial ----------------------------------------------------------------------------------------------------
 
 
-def part(outcome: Outcome, *users: str, status: int = 400, started: float = 0.0) -> tuple[tuple[str, ...], Verdict]:
+def part(outcome, *users, status=400, started=0.0):
     return users, Verdict(outcome=outcome, attempts=(tried(outcome, status, started=started),))
 
 
@@ -292,7 +292,7 @@ TOO_EARLY = tried(REJECTED, 425, retryable=True)
 BAD, LOST = tried(REJECTED, 400), tried(UNKNOWN)
 
 
-def verdict(*attempts: Attempt, failure: Failure | None = None) -> Verdict:
+def verdict(*attempts, failure=None):
     last = attempts[-1]
     return Verdict(
         outcome=max((attempt.outcome for attempt in attempts), key=[NOT_SENT, REJECTED, UNKNOWN, ACCEPTED].index),

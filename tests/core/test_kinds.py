@@ -35,14 +35,14 @@ NOT_NUMBERS = [True, "1", b"1", [1], None, 1j, math.nan, math.inf, -math.inf]
 Even = Annotated[int, Rule("an even number", lambda number: number % 2 == 0)]
 
 
-def one(_: object) -> None: ...
+def one(_): ...
 
 
-async def one_later(_: object) -> None: ...
+async def one_later(_): ...
 
 
 class CalledLater:
-    async def __call__(self, _: object) -> None: ...
+    async def __call__(self, _): ...
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ class CalledLater:
         (Any, [None, 5, object], []),
     ],
 )
-def test_values_of_a_kind_pass_and_others_do_not(kind: Any, fitting: list[Any], others: list[Any]) -> None:
+def test_values_of_a_kind_pass_and_others_do_not(kind, fitting, others):
     for value in fitting:
         check("value", value, kind)
     for value in others:
@@ -111,7 +111,7 @@ def test_values_of_a_kind_pass_and_others_do_not(kind: Any, fitting: list[Any], 
         ),
     ],
 )
-def test_an_error_has_the_rule_the_value_and_a_fix(name: str, value: object, kind: Any, text: str) -> None:
+def test_an_error_has_the_rule_the_value_and_a_fix(name, value, kind, text):
     with pytest.raises(ConfigurationError, match=f"^{re.escape(text)}$"):
         check(name, value, kind)
 
@@ -129,7 +129,7 @@ def test_an_error_has_the_rule_the_value_and_a_fix(name: str, value: object, kin
         ("name", None, "None"),
     ],
 )
-def test_a_value_is_shown_only_if_it_is_short_plain_and_not_private(name: str, value: object, shown: str) -> None:
+def test_a_value_is_shown_only_if_it_is_short_plain_and_not_private(name, value, shown):
     assert str(must_be(name, "a key", value)) == f"{name} must be a key; got {shown}"
 
 
@@ -137,11 +137,11 @@ class Settings(msgspec.Struct, frozen=True):
     total: Duration | None = None
     even: Even = 2
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         check_fields(self, ValueError)
 
 
-def test_a_struct_checks_each_field_and_so_does_json() -> None:
+def test_a_struct_checks_each_field_and_so_does_json():
     assert Settings(total=5, even=4).total == 5
     with pytest.raises(ValueError, match=r"^Settings\.even must be an even number; got 3$") as caught:
         Settings(even=3)
@@ -155,7 +155,7 @@ class Options(TypedDict, total=False):
     even: Even
 
 
-def test_options_are_checked_by_their_typed_dict_and_none_is_their_default() -> None:
+def test_options_are_checked_by_their_typed_dict_and_none_is_their_default():
     check_values({"rate": None, "even": 2}, Options)
     with pytest.raises(ConfigurationError, match=r"^even must be an even number; got '2'$"):
         check_values({"even": "2"}, Options)

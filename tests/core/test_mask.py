@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from pushsdk._core.outcome import Attempt, Evidence, judge
+from pushsdk._core.outcome import Evidence, judge
 from pushsdk._core.secret import SHORTEST_MASKED, Secret, mask
 
 NAMED = {"+": "&plus;", "/": "&sol;", "=": "&equals;", '"': "&quot;", "&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -46,24 +46,24 @@ SIGNS = [chr(number) for number in range(0x21, 0x7F)]
 ALPHABETS = [SIGNS, string.ascii_letters + string.digits + "+/=", string.hexdigits, "%25\\/&;#x4"]
 
 
-def new_key() -> str:
+def new_key():
     return "".join(draws.choices(draws.choice(ALPHABETS), k=draws.randint(SHORTEST_MASKED, 60)))
 
 
-def echoed(key: str, around: str, way: str) -> str:
+def echoed(key, around, way):
     """Return the key as a service may echo it: in one way, or with each character in a way of its own."""
     ways = list(WAYS.values()) if way == "mixed" else [WAYS[way]]
     return AROUND[around]("".join(draws.choice(ways)(char) for char in key))
 
 
-def answered(body: bytes, key: str, **headers: str) -> Attempt:
+def answered(body, key, **headers):
     evidence = Evidence(touched=True, started_writing=True, written=True, status=400, body=body, headers=headers)
     return judge(evidence, statuses={}, retry_on=frozenset(), started=0.0, seconds=0.0, key=Secret.of(key))
 
 
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("way", [*WAYS, "mixed"])
-def test_an_echoed_key_is_masked_in_each_form(way: str, around: str) -> None:
+def test_an_echoed_key_is_masked_in_each_form(way, around):
     for _ in range(20):
         key = new_key()
         echo = echoed(key, around, way)
@@ -80,7 +80,7 @@ CODES = {"base64": b64encode, "url-safe base64": urlsafe_b64encode, "hex": hexli
 
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("code", CODES)
-def test_a_key_in_a_code_is_masked_whatever_is_around_it(code: str, around: str) -> None:
+def test_a_key_in_a_code_is_masked_whatever_is_around_it(code, around):
     for before, after, key in itertools.product(["", "b", "be"], ["", "a"], [new_key(), new_key()]):
         echo = CODES[code](f"{before}{key}{after}".encode()).decode()
         masked = mask(Secret.of(key), AROUND[around](f'{{"key": "{echo}"}}'))
@@ -89,7 +89,7 @@ def test_a_key_in_a_code_is_masked_whatever_is_around_it(code: str, around: str)
 
 
 @pytest.mark.parametrize("way", [*WAYS, "mixed"])
-def test_no_cut_through_an_echoed_key_shows_more_than_a_character_and_the_beginning_of_the_next(way: str) -> None:
+def test_no_cut_through_an_echoed_key_shows_more_than_a_character_and_the_beginning_of_the_next(way):
     key = "".join(draws.choices([sign for sign in SIGNS if sign not in "%&\\"], k=40))
     echo = echoed(key, "once", way)
     for position in range(4096 - len(echo) - 5, 4096):
@@ -100,14 +100,14 @@ def test_no_cut_through_an_echoed_key_shows_more_than_a_character_and_the_beginn
         assert not read.startswith(key[:2]), (key, echo, body[position:])
 
 
-def test_texts_without_the_key_are_kept_exactly() -> None:
+def test_texts_without_the_key_are_kept_exactly():
     text = r'{"error":"bad \"id\" \u00e9 %41 &amp; C:\\x","also":"SECRE"}' + "SECRET/X"
     assert mask(Secret.of("SECRET/MARKER"), text) == text
     assert mask(Secret.of("SECRET/MARKER"), text, is_cut=True) == text.removesuffix("SECRET/X") + "SECRET/X"
 
 
 @pytest.mark.parametrize("text", ["\\" * 16_384, "%2" * 8_192, "&#4" * 5_000, "\\S" * 8_192, "SECRET" * 2_500])
-def test_a_hostile_text_costs_little_time(text: str) -> None:
+def test_a_hostile_text_costs_little_time(text):
     started = time.process_time()
     mask(Secret.of("SECRET/MARKER+ab3d=="), text, is_cut=True)
     assert time.process_time() - started < 1.0
@@ -122,13 +122,13 @@ ECHO = b'{"error":"bad key SECRET/MARKER+ab3d=="}'
     ("coding", "packed"),
     [("gzip", gzip.compress(ECHO)), ("X-Gzip", gzip.compress(ECHO)), ("deflate", zlib.compress(ECHO))],
 )
-def test_a_compressed_body_is_readable_and_without_the_key(coding: str, packed: bytes) -> None:
+def test_a_compressed_body_is_readable_and_without_the_key(coding, packed):
     attempt = answered(packed, "SECRET/MARKER+ab3d==", **{"Content-Encoding": coding})
     assert attempt.body == b'{"error":"bad key ***"}'
 
 
 @pytest.mark.parametrize(("coding", "packed"), [("br", ECHO), ("gzip", ECHO), ("gzip, br", gzip.compress(ECHO))])
-def test_a_body_that_can_not_be_decompressed_is_named(coding: str, packed: bytes) -> None:
+def test_a_body_that_can_not_be_decompressed_is_named(coding, packed):
     attempt = answered(packed, "key", **{"Content-Encoding": coding})
     assert attempt.answer == f"(not readable here, Content-Encoding: {coding})"
 
@@ -136,7 +136,7 @@ def test_a_body_that_can_not_be_decompressed_is_named(coding: str, packed: bytes
 # --- headers ---
 
 
-def test_the_shortest_headers_are_kept_up_to_16_kib() -> None:
+def test_the_shortest_headers_are_kept_up_to_16_kib():
     many = {f"X-{number}": "v" * number for number in range(16_000, 100, -100)}
     kept = answered(b"", "key", **many, **{"Retry-After": "9"}).headers
     assert kept["retry-after"] == "9"

@@ -24,20 +24,20 @@ ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outc
 ORDER = [NOT_SENT, REJECTED, UNKNOWN, ACCEPTED]
 
 
-def evidence(**fields) -> Evidence:
+def evidence(**fields):
     proof = Evidence()
     for name, value in fields.items():
         setattr(proof, name, value)
     return proof
 
 
-def answered(status: int, **fields) -> Evidence:
+def answered(status, **fields):
     """Return the evidence of a response to a request that a real transport had written whole."""
     whole = {"touched": True, "started_writing": True, "written": True, "body": b""}
     return evidence(**{**whole, "status": status, **fields})
 
 
-def judged(evidence: Evidence, *, statuses=None, retry_on=RETRYABLE, key=None) -> Attempt:
+def judged(evidence, *, statuses=None, retry_on=RETRYABLE, key=None):
     return judge(evidence, statuses=statuses or {}, retry_on=retry_on, started=7.0, seconds=0.5, key=key)
 
 

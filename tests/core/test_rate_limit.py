@@ -70,7 +70,7 @@ def test_the_wait_is_whole_seconds_of_at_most_a_day(value, date, wall_clock):
 # -- the limiter ------------------------------------------------------------------------------------------------
 
 
-def delay(gate: RateLimiter, now: float) -> float:
+def delay(gate, now):
     return gate.not_before - now
 
 
@@ -103,7 +103,7 @@ def test_time_that_passed_unused_is_not_saved_up():
 def test_over_any_stretch_no_more_starts_than_the_rates_allow(per_request, per_user, arrivals):
     gate = RateLimiter(Rate(requests_per_second=per_request, users_per_second=per_user))
     now = 0.0
-    started: list[tuple[float, int]] = []
+    started = []
     for gap, users in arrivals:
         now += gap
         now += max(0.0, delay(gate, now))

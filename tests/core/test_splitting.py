@@ -1,10 +1,7 @@
 """Splitting against a simulated service: every user is settled once, with a bounded number of requests."""
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Collection, Sequence
 
 import pytest
 from hypothesis import example, given
@@ -15,7 +12,6 @@ from pushsdk._core.body import encode_user_ids
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Outcome, Verdict
 from pushsdk._core.splitting import (
-    BatchPart,
     MessageRecord,
     Splitter,
     call_of,
@@ -27,19 +23,19 @@ SPLIT_ON = frozenset({413, 400, 422})
 ACCEPTED, REJECTED = Outcome.ACCEPTED, Outcome.REJECTED
 
 
-def call(*users: str) -> Call:
+def call(*users):
     return Call(users, encode_user_ids(users), math.inf, len(users))
 
 
-def singles(count: int) -> list[Call]:
+def singles(count):
     return [call(f"u{number:07d}") for number in range(count)]
 
 
-def users_of(part: BatchPart) -> list[str]:
+def users_of(part):
     return [user for segment in part.units for user in segment.users]
 
 
-def size_of(part: BatchPart) -> int:
+def size_of(part):
     return FRAME + len(part.ids)
 
 
@@ -49,27 +45,27 @@ class SplittingService:
     def __init__(
         self,
         *,
-        culprits: Collection[Call] = (),
-        max_users: float = math.inf,
-        max_bytes: float = math.inf,
-        status: int = 400,
-        outcome: Outcome = REJECTED,
-    ) -> None:
+        culprits=(),
+        max_users=math.inf,
+        max_bytes=math.inf,
+        status=400,
+        outcome=REJECTED,
+    ):
         self.culprits = {id(culprit) for culprit in culprits}
         self.max_users, self.max_bytes = max_users, max_bytes
         self.status, self.outcome = status, outcome
         self.sizes = LearnedSizes()
-        self.waves: list[list[BatchPart]] = []
-        self.accepted: list[BatchPart] = []
-        self.settled: list[tuple[str, Outcome]] = []
+        self.waves = []
+        self.accepted = []
+        self.settled = []
         self.message = MessageRecord()
-        self.untried: list[BatchPart] = []
+        self.untried = []
 
     @property
-    def requests(self) -> int:
+    def requests(self):
         return sum(map(len, self.waves))
 
-    def answer(self, part: BatchPart) -> Verdict:
+    def answer(self, part):
         status, outcome = 204, ACCEPTED
         if part.users > self.max_users or size_of(part) > self.max_bytes:
             status, outcome = 413, REJECTED
@@ -78,11 +74,11 @@ class SplittingService:
         attempt = Attempt(outcome=outcome, status=status, started=float(self.requests))
         return Verdict(outcome=outcome, status=status, attempts=(*part.history, attempt))
 
-    def splitter(self, calls: Sequence[Call], split_on: frozenset[int] = SPLIT_ON) -> Splitter[BatchPart]:
+    def splitter(self, calls, split_on=SPLIT_ON):
         parts = split_calls(calls, self.sizes, FRAME, 10_000)
         return Splitter(parts, split_on=split_on, sizes=self.sizes, frame=FRAME, message=self.message)
 
-    def take(self, calls: Sequence[Call], *, split_on: frozenset[int] = SPLIT_ON) -> SplittingService:
+    def take(self, calls, *, split_on=SPLIT_ON):
         splitter = self.splitter(calls, split_on)
         while wave := splitter.next_wave():
             self.waves.append(wave)
@@ -97,15 +93,15 @@ class SplittingService:
             self.settle(part, verdict)
         return self
 
-    def settle(self, part: BatchPart, verdict: Verdict) -> None:
+    def settle(self, part, verdict):
         self.settled += [(user, verdict.outcome) for user in users_of(part)]
 
-    def users(self, outcome: Outcome) -> set[str]:
+    def users(self, outcome):
         return {user for user, end in self.settled if end is outcome}
 
 
 @st.composite
-def crowds(draw) -> tuple[list[Call], list[Call]]:
+def crowds(draw):
     """Calls of one to five users, and the culprits among them."""
     sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=40))
     calls = [call(*[f"u{number}-{i}" for i in range(size)]) for number, size in enumerate(sizes)]
@@ -231,13 +227,13 @@ def test_learned_sizes_are_the_larger_half_of_what_failed_and_only_shrink(failur
         assert sizes.bytes <= before[1]
 
 
-def learned(users: int, size: int) -> LearnedSizes:
+def learned(users, size):
     sizes = LearnedSizes()
     sizes.users, sizes.bytes = users, size
     return sizes
 
 
-def check_parts(calls: Sequence[Call], parts: Sequence[BatchPart]) -> None:
+def check_parts(calls, parts):
     assert [user for part in parts for user in users_of(part)] == [user for users in calls for user in users.users]
     for part in parts:
         assert json.loads(b"[%b]" % part.ids) == users_of(part)

@@ -1,7 +1,5 @@
 """Stop policies: shares, outages, and the texts of stop reasons."""
 
-from collections.abc import Iterable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,13 +11,13 @@ ACCEPTED, REJECTED, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNKNOW
 STATUS = {ACCEPTED: 204, REJECTED: 400, UNKNOWN: 502}
 
 
-def watch(**settings: object) -> StopMonitor:
+def watch(**settings):
     watch = StopMonitor(StopPolicy(**settings))
     watch.started(0.0)
     return watch
 
 
-def settle(watch: StopMonitor, outcomes: Iterable[Outcome], *, users: int = 100) -> int:
+def settle(watch, outcomes, *, users=100):
     """Settle one request a second with these outcomes. Return the number of requests until the run stops."""
     for number, outcome in enumerate(outcomes, 1):
         watch.settled(outcome, users, STATUS[outcome], float(number))
@@ -74,7 +72,7 @@ def test_what_failed_long_ago_is_forgotten_and_what_begins_to_fail_after_hours_i
         assert 0 < settle(watched, [outcome] * 100) <= requests
 
 
-def is_too_much(stretch: list[tuple[Outcome, int]], after: int) -> bool:
+def is_too_much(stretch, after):
     total = sum(users for _, users in stretch)
     failed = {kind: sum(users for outcome, users in stretch if outcome is kind) for kind in Outcome}
     return (

@@ -1,9 +1,5 @@
 """UserStates: its JSON and its bounds. What they add up to is in ``runs/test_journal_model``."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -13,7 +9,7 @@ from pushsdk._core.user_states import UserState, UserStates, UserStatus
 PENDING = UserStatus(UserState.PENDING)
 
 
-def test_json_leaves_defaults_out() -> None:
+def test_json_leaves_defaults_out():
     states = UserStates(10)
     states.set(0, 4, UserStatus(UserState.ACCEPTED, 204))
     states.set(4, 5, UserStatus(UserState.UNKNOWN, None, "HTTP 500", True))
@@ -28,13 +24,13 @@ def test_json_leaves_defaults_out() -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_json_of_states_is_refused(data: bytes) -> None:
+def test_what_is_no_json_of_states_is_refused(data):
     with pytest.raises(ValueError):
         UserStates.from_json(data)
 
 
 @given(start=st.integers(-2, 5), stop=st.integers(-2, 5))
-def test_a_range_has_users(start: int, stop: int) -> None:
+def test_a_range_has_users(start, stop):
     states = UserStates(3)
     if not 0 <= start < stop <= 3:
         with pytest.raises(ValueError):
@@ -45,6 +41,6 @@ def test_a_range_has_users(start: int, stop: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", [lambda: UserStates(3).at(-1), lambda: UserStates(3).at(3), lambda: UserStates(-1)])
-def test_a_position_has_a_user_and_a_number_of_users_is_not_negative(wrong: Callable[[], object]) -> None:
+def test_a_position_has_a_user_and_a_number_of_users_is_not_negative(wrong):
     with pytest.raises((IndexError, ValueError)):
         wrong()

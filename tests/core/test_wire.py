@@ -10,7 +10,6 @@ import re
 import types
 import uuid
 import warnings
-from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -295,7 +294,7 @@ class Walked(MobilePush, frozen=True):
     """A message that is checked in Python, as every subclass is."""
 
 
-def outcome(encode: Callable[[object], bytes], value: object) -> bytes | str:
+def outcome(encode, value):
     try:
         return encode(value)
     except ValidationError as error:
@@ -366,7 +365,7 @@ def test_an_answer_without_a_readable_uuid_is_no_created_campaign(body):
 # -- misspelled names ------------------------------------------------------------------------------------------------
 
 
-def warned(*messages: object, encode: Callable[[object], object] = encode_message) -> list[str]:
+def warned(*messages, encode=encode_message):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for message in messages:
@@ -374,7 +373,7 @@ def warned(*messages: object, encode: Callable[[object], object] = encode_messag
     return [str(warning.message).removesuffix(" It is sent as it is") for warning in caught]
 
 
-def test_misspelled_names_are_sent_and_warned_about_at_every_level() -> None:
+def test_misspelled_names_are_sent_and_warned_about_at_every_level():
     message = {
         "iosEnabled": True,
         "titel": {"en": "Hi"},
@@ -396,7 +395,7 @@ def test_misspelled_names_are_sent_and_warned_about_at_every_level() -> None:
 
 
 @pytest.mark.parametrize("form", [lambda message: message, MobilePush.to_dict])
-def test_a_message_is_checked_for_typos_once_unless_it_is_large_or_many_came_after_it(form) -> None:
+def test_a_message_is_checked_for_typos_once_unless_it_is_large_or_many_came_after_it(form):
     texts = ["$.message.priority: unknown value, did you mean NORMAL?"]
     message = MobilePush(title={"en": f"{form}"}, ios_enabled=True, priority="normal")
     large = message.replace(body={"en": "x" * 20_000})

@@ -9,9 +9,9 @@ from support.wire_answers import response
 from support.wire_faults import only, read_request, send, step, when
 from support.wire_judge import HELLO
 from support.wire_rig import client_of
-from support.wire_server import Wire, WireServer
+from support.wire_server import WireServer
 
-from pushsdk import AttemptEnded, CampaignRequest, Event, MobilePush, Outcome, RetryPolicy, SendAbandoned
+from pushsdk import AttemptEnded, CampaignRequest, MobilePush, Outcome, RetryPolicy, SendAbandoned
 
 JSON = "application/json"
 ANSWERS = {
@@ -32,10 +32,10 @@ ANSWERS = {
 PATIENCE = 0.05
 
 
-async def block(_wire: Wire) -> None:
+async def block(_wire):
     """Let the answer come, and the timers of the calls become due, before the loop turns again."""
     time.sleep(0.001)  # noqa: ASYNC251 - the loop is blocked
-    asyncio.get_running_loop().jump(PATIENCE)  # type: ignore[attr-defined]
+    asyncio.get_running_loop().jump(PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ async def block(_wire: Wire) -> None:
 )
 @pytest.mark.parametrize("name", ANSWERS)
 async def test_an_answer_that_was_read_counts_though_its_call_is_cancelled_in_the_same_turn(
-    name: str, injected: bool, tls: bool, warm: int, submitted: bool
-) -> None:
-    (data, outcome), events = ANSWERS[name], list[Event]()
+    name, injected, tls, warm, submitted
+):
+    (data, outcome), events = ANSWERS[name], []
     script = when(only(warm), step(read_request, send(data), block))
     async with (
         WireServer(script, tls=wire_tls.good() if tls else None) as server,
@@ -78,10 +78,8 @@ async def test_an_answer_that_was_read_counts_though_its_call_is_cancelled_in_th
         ("429", True, False),
     ],
 )
-async def test_a_request_that_aiohttp_sends_has_the_answer_that_was_read(
-    name: str, large: bool, injected: bool
-) -> None:
-    (data, outcome), events = ANSWERS[name], list[Event]()
+async def test_a_request_that_aiohttp_sends_has_the_answer_that_was_read(name, large, injected):
+    (data, outcome), events = ANSWERS[name], []
     async with (
         WireServer(when(only(0), step(read_request, send(data), block))) as server,
         client_of(server, injected=injected, retry=RetryPolicy.none(), on_event=events.append) as client,

@@ -6,7 +6,6 @@ from contextlib import suppress
 import pytest
 from support import wire_tls
 from support.wire_faults import (
-    Step,
     always,
     hold,
     never_read,
@@ -21,10 +20,10 @@ from support.wire_network import no_connection, no_handshake, no_name
 from support.wire_rig import OWN_OR_INJECTED, client_of
 from support.wire_server import WireServer
 
-from pushsdk import AsyncPushClient, AttemptEnded, CampaignRequest, Event, MobilePush, Outcome, SendAbandoned
+from pushsdk import AttemptEnded, CampaignRequest, Outcome, SendAbandoned
 
 
-async def abandoned_by(client: AsyncPushClient, events: list[Event]) -> dict[str, Outcome]:
+async def abandoned_by(client, events):
     """Return the abandoned users with their outcomes; events and report must agree."""
     report = await client.aclose()
     outcomes = {user: event.outcome for event in events if isinstance(event, SendAbandoned) for user in event.user_ids}
@@ -32,7 +31,7 @@ async def abandoned_by(client: AsyncPushClient, events: list[Event]) -> dict[str
     return outcomes
 
 
-async def cancelled(call: asyncio.Task[object], arrival: asyncio.Event) -> None:
+async def cancelled(call, arrival):
     """Cancel it once it has come so far: it must end as cancelled."""
     await arrival.wait()
     call.cancel()
@@ -42,8 +41,8 @@ async def cancelled(call: asyncio.Task[object], arrival: asyncio.Event) -> None:
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("trouble", [no_name, no_connection, no_handshake])
-async def test_cancelled_while_connecting_is_not_sent(trouble: object, injected: bool) -> None:
-    events: list[Event] = []
+async def test_cancelled_while_connecting_is_not_sent(trouble, injected):
+    events = []
     host = "localhost" if trouble is no_name else None
     async with (
         WireServer(tls=wire_tls.good() if trouble is no_handshake else None) as server,
@@ -55,11 +54,11 @@ async def test_cancelled_while_connecting_is_not_sent(trouble: object, injected:
     assert server.processed == {}
 
 
-def silence() -> tuple[asyncio.Event, Step]:
+def silence():
     return reached(take, hold)
 
 
-def deafness() -> tuple[asyncio.Event, Step]:
+def deafness():
     return reached(never_read)
 
 
@@ -74,9 +73,9 @@ def deafness() -> tuple[asyncio.Event, Step]:
     ],
 )
 async def test_cancelled_while_it_may_have_arrived_is_unknown_and_gives_its_slot_back(
-    fault: object, message: MobilePush, warm: int, tls: bool, injected: bool
-) -> None:
-    events: list[Event] = []
+    fault, message, warm, tls, injected
+):
+    events = []
     arrival, does = fault()
     async with (
         WireServer(when(only(warm), does), tls=wire_tls.good() if tls else None) as server,
@@ -92,8 +91,8 @@ async def test_cancelled_while_it_may_have_arrived_is_unknown_and_gives_its_slot
 
 
 @OWN_OR_INJECTED
-async def test_cancelled_while_reading_the_body_is_accepted(injected: bool) -> None:
-    events: list[Event] = []
+async def test_cancelled_while_reading_the_body_is_accepted(injected):
+    events = []
     arrival, stalling = reached(take, send(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), hold)
     async with (
         WireServer(when(always, stalling)) as server,
@@ -113,9 +112,9 @@ TURNS = range(1, 40)
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("warm", [False, True], ids=["new connection", "pooled connection"])
-async def test_a_cancellation_at_any_turn_of_the_loop_is_judged_rightly(injected: bool, warm: bool) -> None:
-    events: list[Event] = []
-    outcomes: dict[str, Outcome] = {}
+async def test_a_cancellation_at_any_turn_of_the_loop_is_judged_rightly(injected, warm):
+    events = []
+    outcomes = {}
     async with WireServer() as server:
         async with client_of(server, injected=injected, on_event=events.append) as client:
             for turns in TURNS:

@@ -13,7 +13,7 @@ from pushsdk import ClientClosedError, OutcomeUnknownError
 
 
 @pytest.mark.parametrize("closed", ["client", "client with a session", "session"])
-async def test_what_is_closed_in_flight_leaves_the_outcome_open(closed: str) -> None:
+async def test_what_is_closed_in_flight_leaves_the_outcome_open(closed):
     arrival, silent = reached(take, hold)
     async with (
         WireServer(when(always, silent)) as server,
@@ -31,7 +31,7 @@ async def test_what_is_closed_in_flight_leaves_the_outcome_open(closed: str) -> 
     assert (server.begun, server.processed) == (1, {"user": 1})
 
 
-async def test_nothing_is_sent_on_a_session_that_was_closed_before() -> None:
+async def test_nothing_is_sent_on_a_session_that_was_closed_before():
     async with (
         WireServer() as server,
         aiohttp.ClientSession() as session,

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,9 @@ from support.programs import run_program
 from support.wire_faults import always, hold, only, step, take, when
 from support.wire_judge import HELLO
 from support.wire_rig import OWN_OR_INJECTED, client_of
-from support.wire_server import Act, Wire, WireServer
+from support.wire_server import WireServer
 
-from pushsdk import Event, MobilePush, Outcome, OutcomeUnknownError, RetryPolicy, SendAbandoned
+from pushsdk import MobilePush, Outcome, OutcomeUnknownError, RetryPolicy, SendAbandoned
 from pushsdk._io import fast_post
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
@@ -64,8 +63,8 @@ else:
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize(("how", "result"), [("close", "ACCEPTED 1 1"), ("half-close", "UNKNOWN 1 0")])
 def test_on_a_slow_network_a_request_that_crosses_the_end_is_sent_again_unless_the_service_may_read_it(
-    how: str, result: str, loop: str
-) -> None:
+    how, result, loop
+):
     pytest.importorskip(loop)
     code, output, errors = run_program(CROSSING, loop, how, str(Path(__file__).parents[1]))
     if output.startswith("skip:"):
@@ -76,44 +75,44 @@ def test_on_a_slow_network_a_request_that_crosses_the_end_is_sent_again_unless_t
 class Kernel:
     """Stands in for what the kernel of a peer far away has acknowledged: nothing, unless ``acknowledges`` says so."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.acknowledges: Callable[[], bool] = lambda: False
+    def __init__(self, monkeypatch):
+        self.acknowledges = lambda: False
         monkeypatch.setattr(fast_post, "ioctl", self.ioctl)
         monkeypatch.setattr(fast_post, "RESET_CHECK", 0.001)
 
-    def ioctl(self, _fd: int, _request: int, _value: bytes) -> bytes:
+    def ioctl(self, _fd, _request, _value):
         return (0 if self.acknowledges() else 1 << 20).to_bytes(4, sys.byteorder)
 
 
 @pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+def kernel(monkeypatch):
     return Kernel(monkeypatch)
 
 
-async def close_unread(wire: Wire) -> None:
+async def close_unread(wire):
     """End both halves, one after the other: what was not read makes the kernel reset the connection."""
-    sock: socket.socket = wire.writer.get_extra_info("socket")
+    sock = wire.writer.get_extra_info("socket")
     wire.writer.transport.pause_reading()
     sock.shutdown(socket.SHUT_WR)
     await asyncio.sleep(0.005)
     await wire.rst()
 
 
-async def half_close(wire: Wire) -> None:
+async def half_close(wire):
     wire.writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
     await asyncio.sleep(0.005)
     await take(wire)
     await hold(wire)
 
 
-async def read_on_and_reset(wire: Wire) -> None:
+async def read_on_and_reset(wire):
     wire.writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
     await asyncio.sleep(0.005)
     await take(wire)
     await wire.rst()
 
 
-async def close_read(wire: Wire) -> None:
+async def close_read(wire):
     await take(wire)
     await close_unread(wire)
 
@@ -125,9 +124,7 @@ async def close_read(wire: Wire) -> None:
     [(0, False), (1, False), (1, True)],
     ids=["new connection", "pooled connection", "large, on a pooled connection"],
 )
-async def test_a_connection_that_closed_before_a_byte_came_is_replaced(
-    at: int, big: bool, injected: bool, kernel: Kernel
-) -> None:
+async def test_a_connection_that_closed_before_a_byte_came_is_replaced(at, big, injected, kernel):
     message = MobilePush(body={"en": "x" * 60_000}) if big else HELLO
     async with (
         WireServer(when(only(at), step(close_unread))) as server,
@@ -148,9 +145,7 @@ async def test_a_connection_that_closed_before_a_byte_came_is_replaced(
     ("end", "acknowledged"),
     [(half_close, "never"), (half_close, "later"), (read_on_and_reset, "when it was read"), (close_read, "at once")],
 )
-async def test_a_service_that_may_have_read_the_request_is_not_sent_it_again(
-    end: Act, acknowledged: str, injected: bool, kernel: Kernel
-) -> None:
+async def test_a_service_that_may_have_read_the_request_is_not_sent_it_again(end, acknowledged, injected, kernel):
     async with (
         WireServer(when(always, step(end))) as server,
         client_of(server, injected=injected, retry=RetryPolicy.none()) as client,
@@ -166,8 +161,8 @@ async def test_a_service_that_may_have_read_the_request_is_not_sent_it_again(
 
 
 @LINUX
-async def test_a_call_that_is_cancelled_while_the_reset_is_awaited_is_unknown(kernel: Kernel) -> None:
-    events: list[Event] = []
+async def test_a_call_that_is_cancelled_while_the_reset_is_awaited_is_unknown(kernel):
+    events = []
     async with (
         WireServer(when(always, step(half_close))) as server,
         client_of(server, retry=RetryPolicy.none(), on_event=events.append) as client,

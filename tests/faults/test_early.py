@@ -4,7 +4,6 @@ import asyncio
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import aiohttp
@@ -15,7 +14,7 @@ from support.wire_faults import always, fin, never_read, on_accept, only, pause,
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import detoured
 from support.wire_rig import OWN_OR_INJECTED, QUICK, client_of
-from support.wire_server import Act, Wire, WireServer
+from support.wire_server import WireServer
 
 from pushsdk import MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
 from pushsdk._io import fast_post
@@ -25,13 +24,13 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what
 
 
 @contextmanager
-def hasty(early_bytes: bytes) -> Iterator[tuple[tuple[str, int], list[socket.socket]]]:
+def hasty(early_bytes):
     """A server that answers, or ends, each connection as soon as it is there; its address, and its connections."""
-    listener, wires = socket.create_server(("127.0.0.1", 0)), list[socket.socket]()
+    listener, wires = socket.create_server(("127.0.0.1", 0)), []
     connect = aiohttp.TCPConnector._create_connection
 
-    async def connecting(self: aiohttp.TCPConnector, *args: object) -> object:
-        protocol: object = await connect(self, *args)
+    async def connecting(self, *args):
+        protocol = await connect(self, *args)
         if protocol.transport.get_extra_info("peername") == listener.getsockname():
             wire, _ = listener.accept()
             wires.append(wire)
@@ -47,7 +46,7 @@ def hasty(early_bytes: bytes) -> Iterator[tuple[tuple[str, int], list[socket.soc
             sock.close()
 
 
-def read_from(wire: socket.socket) -> bytes:
+def read_from(wire):
     """Return the bytes that a connection had received before the client closed it."""
     wire.settimeout(5.0)
     try:
@@ -59,7 +58,7 @@ def read_from(wire: socket.socket) -> bytes:
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("early_bytes", [response(204), response(503), b""], ids=["204", "503", "EOF"])
-async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(early_bytes: bytes, injected: bool) -> None:
+async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(early_bytes, injected):
     ledger = Ledger()
     with hasty(early_bytes) as (address, wires):
         async with WireServer() as server, client_of(server, injected=injected, retry=NONE) as client:
@@ -74,9 +73,7 @@ async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(early_bytes
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize(("policy", "connections"), [(NONE, 2), (QUICK, 4)], ids=["none", "safe"])
-async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(
-    injected: bool, policy: RetryPolicy, connections: int
-) -> None:
+async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(injected, policy, connections):
     with hasty(response(204)) as (address, wires):
         async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
             with detoured(server, address, always), pytest.raises(NotSentError) as excinfo:
@@ -86,11 +83,11 @@ async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(
     assert len(excinfo.value.attempts) == policy.max_attempts
 
 
-async def refuse_to_read(wire: Wire) -> None:
+async def refuse_to_read(wire):
     wire.writer.transport.pause_reading()
 
 
-def unread(answer: bytes, *, at: int, tls: ssl.SSLContext | None = None) -> WireServer:
+def unread(answer, *, at, tls=None):
     """A server that answers the request with that number while the body is still on its way."""
     script = when(only(at), step(refuse_to_read, pause(0.05), send(answer), never_read))
     return WireServer(script, receive_buffer=2048, tls=tls)
@@ -100,7 +97,7 @@ LARGE = MobilePush(body={"en": "x" * 47_000})
 HUGE = MobilePush(body={"en": "x" * 2_000_000})  # more than a TLS connection reads ahead
 
 
-async def check_unread(*, warm: bool, answer: bytes, injected: bool, tls: bool = False) -> None:
+async def check_unread(*, warm, answer, injected, tls=False):
     """A 2xx proves nothing if the body is still on its way, and its connection is used no more."""
     async with (
         unread(answer, at=int(warm), tls=wire_tls.good() if tls else None) as server,
@@ -123,14 +120,14 @@ async def check_unread(*, warm: bool, answer: bytes, injected: bool, tls: bool =
     ids=["after a fast push", "on a new connection", "with a body"],
 )
 async def test_a_2xx_for_a_large_request_that_was_not_read_is_unknown_however_late_it_comes(
-    warm: bool, answer: bytes, tls: bool, injected: bool
-) -> None:
+    warm, answer, tls, injected
+):
     await check_unread(warm=warm, answer=answer, injected=injected, tls=tls)
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
 @LINUX
-def test_the_same_on_uvloop(tls: bool) -> None:
+def test_the_same_on_uvloop(tls):
     uvloop = pytest.importorskip("uvloop")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(check_unread(warm=True, answer=response(204), injected=False, tls=tls))
@@ -144,11 +141,11 @@ def test_the_same_on_uvloop(tls: bool) -> None:
     ids=["the fastest so far", "a slower one", "a slower one, to more than a segment"],
 )
 async def test_the_kernel_is_asked_for_the_fastest_response_and_for_large_requests(
-    seconds: float, size: int, outcome: Outcome, injected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    seconds, size, outcome, injected, monkeypatch
+):
     now, times = 0.0, iter([1.0, seconds])
 
-    async def take_time(wire: Wire) -> None:
+    async def take_time(wire):
         nonlocal now
         await take(wire)
         now += next(times)
@@ -181,12 +178,10 @@ async def test_the_kernel_is_asked_for_the_fastest_response_and_for_large_reques
         ("uvloop", ssl.TLSVersion.TLSv1_3, rst, False),
     ],
 )
-def test_a_tls_connection_that_ends_right_after_the_handshake_carries_nothing(
-    loop: str, version: ssl.TLSVersion, end: Act, injected: bool
-) -> None:
+def test_a_tls_connection_that_ends_right_after_the_handshake_carries_nothing(loop, version, end, injected):
     new_event_loop = asyncio.new_event_loop if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
 
-    async def main() -> None:
+    async def main():
         context = wire_tls.speaking(version)
         async with (
             WireServer(when(always, on_accept(end)), tls=context) as server,
@@ -207,12 +202,10 @@ def test_a_tls_connection_that_ends_right_after_the_handshake_carries_nothing(
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("are_read", [True, False], ids=["read", "waiting"])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_session_tickets_are_no_end(
-    version: ssl.TLSVersion, are_read: bool, injected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_session_tickets_are_no_end(version, are_read, injected, monkeypatch):
     if not are_read:
 
-        async def let_read(_connection: object) -> None:
+        async def let_read(_connection):
             """Over a network, the tickets come later."""
 
         monkeypatch.setattr(fast_post.HttpConnection, "let_read", let_read)

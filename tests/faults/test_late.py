@@ -11,14 +11,14 @@ from support.wire_answers import response
 from support.wire_faults import always, hold, only, reached, read_request, say_when, send, step, take, when
 from support.wire_judge import HELLO, Ledger
 from support.wire_rig import OWN_OR_INJECTED, client_of
-from support.wire_server import Wire, WireServer
+from support.wire_server import WireServer
 
 from pushsdk import Outcome, OutcomeUnknownError, Timeout
 
 
-async def stall(_wire: Wire) -> None:
+async def stall(_wire):
     """The process of client and server stands still for an hour before the loop reads the next time."""
-    asyncio.get_running_loop().jump(3600.0)  # type: ignore[attr-defined]
+    asyncio.get_running_loop().jump(3600.0)
 
 
 @OWN_OR_INJECTED
@@ -31,9 +31,7 @@ async def stall(_wire: Wire) -> None:
     ],
     ids=["204", "204 over TLS", "400"],
 )
-async def test_an_answer_that_waits_in_the_socket_of_a_late_process_counts(
-    data: bytes, tls: bool, outcome: Outcome, injected: bool
-) -> None:
+async def test_an_answer_that_waits_in_the_socket_of_a_late_process_counts(data, tls, outcome, injected):
     async with (
         WireServer(
             when(only(1), step(read_request, send(data), stall)), tls=wire_tls.good() if tls else None
@@ -45,14 +43,14 @@ async def test_an_answer_that_waits_in_the_socket_of_a_late_process_counts(
         assert (await ledger.ask(client, "user")).outcome is outcome
 
 
-async def test_what_has_no_answer_ends_though_the_process_is_late_again_and_again() -> None:
+async def test_what_has_no_answer_ends_though_the_process_is_late_again_and_again():
     async with WireServer(when(always, step(take, stall, hold))) as server, client_of(server) as client:
         with pytest.raises(OutcomeUnknownError, match="attempt timeout"):
             await client.send("user", HELLO)
     assert server.processed == {"user": 1}
 
 
-async def test_a_drain_that_ends_late_takes_in_what_was_answered() -> None:
+async def test_a_drain_that_ends_late_takes_in_what_was_answered():
     arrival, silent = reached(take, hold)
     async with WireServer(when(always, silent)) as server, client_of(server, timeout=Timeout(total=None)) as client:
         call = asyncio.create_task(client.send("user", HELLO))
@@ -86,13 +84,13 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped on Windows")
-async def test_a_process_that_is_stopped_for_longer_than_its_timeouts_takes_in_its_answers() -> None:
+async def test_a_process_that_is_stopped_for_longer_than_its_timeouts_takes_in_its_answers():
     all_taken, answer = asyncio.Event(), asyncio.Event()
 
-    async def wait_for_the_answer(_wire: Wire) -> None:
+    async def wait_for_the_answer(_wire):
         await answer.wait()
 
-    def script(moment: str, number: int) -> object:
+    def script(moment, number):
         if moment == "request":
             arrival = [say_when(all_taken)] if number == 3 else []
             return step(take, *arrival, wait_for_the_answer, send(response(204))).run

@@ -3,11 +3,10 @@
 import asyncio
 
 import pytest
-from support.wire_case import Case
 from support.wire_cases import CASES, MAJOR
 from support.wire_faults import always, first
-from support.wire_judge import Ending, Ledger
-from support.wire_rig import AFTER, CALM, OWN_OR_INJECTED, QUICK, WireRig, rigged
+from support.wire_judge import Ledger
+from support.wire_rig import AFTER, CALM, OWN_OR_INJECTED, QUICK, rigged
 
 from pushsdk import Outcome, RetryPolicy
 
@@ -15,7 +14,7 @@ EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 EVERY_MAJOR = pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
 
 
-async def met(rig: WireRig, case: Case) -> Ending:
+async def met(rig, case):
     """Return the ending of a call that meets the fault; it must wait for nothing that it need not."""
     ledger, loop = Ledger(), asyncio.get_running_loop()
     if case.at == "pool":
@@ -29,7 +28,7 @@ async def met(rig: WireRig, case: Case) -> Ending:
 
 @OWN_OR_INJECTED
 @EVERY_CASE
-async def test_a_fault_that_always_happens_ends_as_the_table_says(case: Case, injected: bool) -> None:
+async def test_a_fault_that_always_happens_ends_as_the_table_says(case, injected):
     async with rigged(case, always, hang=1.0, injected=injected) as rig:
         ending = await met(rig, case)
     if case.race and ending.outcome is Outcome.NOT_SENT:
@@ -46,7 +45,7 @@ async def test_a_fault_that_always_happens_ends_as_the_table_says(case: Case, in
 
 
 @EVERY_MAJOR
-async def test_nothing_is_repeated_under_none_but_a_stale_connection(case: Case) -> None:
+async def test_nothing_is_repeated_under_none_but_a_stale_connection(case):
     async with rigged(case, first(1), hang=1.0, retry=RetryPolicy.none()) as rig:
         ending = await met(rig, case)
     assert ending.outcome is case.outcome or case.race
@@ -55,7 +54,7 @@ async def test_nothing_is_repeated_under_none_but_a_stale_connection(case: Case)
 
 @OWN_OR_INJECTED
 @EVERY_MAJOR
-async def test_the_client_is_well_again_when_the_fault_is_over(case: Case, injected: bool) -> None:
+async def test_the_client_is_well_again_when_the_fault_is_over(case, injected):
     hits, ledger = 1 if case.hangs else 2, Ledger()
     users = [f"user-{n}" for n in range(hits + 2)]
     async with rigged(case, first(hits), patience=AFTER, injected=injected) as rig:

@@ -7,9 +7,9 @@ import pytest
 from support import wire_tls
 from support.wire_faults import hold, only, send, step, take, when
 from support.wire_judge import HELLO, Ledger
-from support.wire_network import Spoil, closed, late_408, noticed, reset, spoiled, stray_204
+from support.wire_network import closed, late_408, noticed, reset, spoiled, stray_204
 from support.wire_rig import AMONG, OWN_OR_INJECTED, QUICK, client_of
-from support.wire_server import Wire, WireServer
+from support.wire_server import WireServer
 
 from pushsdk import Limits, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy, Timeout
 
@@ -17,17 +17,17 @@ PLAIN_OR_TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"
 PATIENT = Timeout(total=9.0, attempt=AMONG)
 
 
-def serving(tls: bool, script: object = None) -> WireServer:
+def serving(tls, script=None):
     return WireServer(script, tls=wire_tls.good() if tls else None)
 
 
 HELD = step(take, send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), hold)
 
 
-async def test_a_call_waits_for_a_place_in_the_pool_and_without_one_is_not_sent() -> None:
+async def test_a_call_waits_for_a_place_in_the_pool_and_without_one_is_not_sent():
     queued = asyncio.Semaphore(0)
 
-    async def note(*_: object) -> None:
+    async def note(*_):
         queued.release()
 
     hooks = aiohttp.TraceConfig()
@@ -52,9 +52,7 @@ async def test_a_call_waits_for_a_place_in_the_pool_and_without_one_is_not_sent(
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("policy", [RetryPolicy.none(), QUICK], ids=["none", "safe"])
-async def test_a_whole_pool_of_stale_connections_is_replaced_and_fails_no_call(
-    policy: RetryPolicy, injected: bool
-) -> None:
+async def test_a_whole_pool_of_stale_connections_is_replaced_and_fails_no_call(policy, injected):
     ledger = Ledger()
     async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
         for turn, calls in enumerate((8, 8, 1)):
@@ -70,9 +68,7 @@ async def test_a_whole_pool_of_stale_connections_is_replaced_and_fails_no_call(
 @OWN_OR_INJECTED
 @PLAIN_OR_TLS
 @pytest.mark.parametrize("spoil", [closed, reset, stray_204, late_408], ids=["closed", "reset", "204", "408"])
-async def test_a_spoiled_connection_is_found_out_at_whatever_turn_of_the_loop(
-    spoil: Spoil, injected: bool, tls: bool
-) -> None:
+async def test_a_spoiled_connection_is_found_out_at_whatever_turn_of_the_loop(spoil, injected, tls):
     ledger = Ledger()
     async with serving(tls) as server, client_of(server, injected=injected, timeout=PATIENT) as client:
         for turns in range(6):
@@ -86,8 +82,8 @@ async def test_a_spoiled_connection_is_found_out_at_whatever_turn_of_the_loop(
 
 @OWN_OR_INJECTED
 @PLAIN_OR_TLS
-async def test_a_stray_answer_in_two_halves_is_no_answer(injected: bool, tls: bool) -> None:
-    async def half_before_half_after(wire: Wire) -> None:
+async def test_a_stray_answer_in_two_halves_is_no_answer(injected, tls):
+    async def half_before_half_after(wire):
         wire.writer.write(b"HTTP/1.1 204 No Con")
         asyncio.get_running_loop().call_later(0.005, wire.writer.write, b"tent\r\n\r\n")
 
@@ -105,7 +101,7 @@ async def test_a_stray_answer_in_two_halves_is_no_answer(injected: bool, tls: bo
 
 @pytest.mark.parametrize("spoil", [closed, stray_204, noticed(late_408)], ids=["closed", "204", "408 that was read"])
 @PLAIN_OR_TLS
-async def test_a_connection_that_other_code_used_before_is_not_trusted_either(spoil: Spoil, tls: bool) -> None:
+async def test_a_connection_that_other_code_used_before_is_not_trusted_either(spoil, tls):
     ledger, trust = Ledger(), wire_tls.client_context() if tls else True
     async with (
         serving(tls) as server,
@@ -126,8 +122,8 @@ async def test_a_connection_that_other_code_used_before_is_not_trusted_either(sp
 
 @OWN_OR_INJECTED
 @PLAIN_OR_TLS
-async def test_a_connection_that_ends_with_its_answer_carries_no_further_request(injected: bool, tls: bool) -> None:
-    async def end(wire: Wire) -> None:
+async def test_a_connection_that_ends_with_its_answer_carries_no_further_request(injected, tls):
+    async def end(wire):
         wire.writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
         wire.writer.close()  # read together with the answer
 

@@ -10,7 +10,7 @@ from support.wire_judge import HELLO, Ending, Ledger
 from support.wire_rig import AMONG, OWN_OR_INJECTED, client_of
 from support.wire_server import WireServer
 
-from pushsdk import AsyncPushClient, Limits, Outcome, PartialError, PushError, Timeout
+from pushsdk import Limits, Outcome, PartialError, PushError, Timeout
 
 WEATHERED = Timeout(total=9.0, attempt=AMONG, connect=5.0)
 USERS = [f"user-{n}" for n in range(150)]
@@ -19,14 +19,14 @@ STEPS = [case.fault for case in MAJOR if isinstance(case.fault, Step) and not (c
 HANGING = [case.fault for case in MAJOR if isinstance(case.fault, Step) and case.hangs and not case.campaign]
 
 
-def bad_weather(seed: int) -> WireServer:
+def bad_weather(seed):
     """A server that does anything at a third of the times."""
     return WireServer(mixed(seed, 0.3, [*STEPS, *random.Random(seed).sample(HANGING, 2)]))
 
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("seed", range(2))
-async def test_a_safe_client_neither_loses_nor_doubles_in_bad_weather(seed: int, injected: bool) -> None:
+async def test_a_safe_client_neither_loses_nor_doubles_in_bad_weather(seed, injected):
     ledger, limits = Ledger(), Limits(in_flight=16)
     async with (
         bad_weather(seed) as server,
@@ -42,7 +42,7 @@ async def test_a_safe_client_neither_loses_nor_doubles_in_bad_weather(seed: int,
     assert server.begun <= len(USERS) * 1.2 + 100
 
 
-async def push_group(client: AsyncPushClient, ledger: Ledger, group: list[str]) -> None:
+async def push_group(client, ledger, group):
     """One call for several users, entered user by user."""
     try:
         await client.send(group, HELLO)
@@ -55,7 +55,7 @@ async def push_group(client: AsyncPushClient, ledger: Ledger, group: list[str]) 
 
 
 @pytest.mark.parametrize("seed", range(20, 22))
-async def test_calls_of_shared_requests_get_the_true_outcome_of_each_user(seed: int) -> None:
+async def test_calls_of_shared_requests_get_the_true_outcome_of_each_user(seed):
     draw, ledger, waiting, groups = random.Random(seed), Ledger(), list(USERS), []
     while waiting:
         size = draw.randint(1, 6)

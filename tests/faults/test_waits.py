@@ -9,17 +9,17 @@ from support.wire_judge import HELLO
 from support.wire_rig import client_of
 from support.wire_server import WireServer
 
-from pushsdk import AsyncPushClient, NotSentError, Outcome, PushError, RateLimitedError, RetryPolicy, Timeout
+from pushsdk import NotSentError, Outcome, RateLimitedError, RetryPolicy, Timeout
 
 SHORT, LONG = Timeout(total=0.2), Timeout(total=9.0)
 
 
-def throttling(status: int, retry_after: object, bad: object = always) -> WireServer:
+def throttling(status, retry_after, bad=always):
     """Answers so at the bad times."""
     return WireServer(when(bad, answering(response(status, Retry_After=retry_after))))
 
 
-async def failed_at_once(client: AsyncPushClient, error: type[PushError]) -> PushError:
+async def failed_at_once(client, error):
     """Return the error of a send that waits for nothing."""
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -34,9 +34,7 @@ async def failed_at_once(client: AsyncPushClient, error: type[PushError]) -> Pus
     [(429, "date", SHORT, None), (503, 30, SHORT, None), (429, 2, LONG, 0.1)],
     ids=["a date", "no time left", "above the policy's limit"],
 )
-async def test_a_wait_that_the_call_has_no_time_for_ends_it_at_once(
-    status: int, header: object, timeout: Timeout, limit: float | None
-) -> None:
+async def test_a_wait_that_the_call_has_no_time_for_ends_it_at_once(status, header, timeout, limit):
     policy = RetryPolicy.safe() if limit is None else RetryPolicy.safe(max_retry_after=limit)
     value, seconds = (http_date(3600), 3600) if header == "date" else (header, header)
     async with throttling(status, value) as server, client_of(server, timeout=timeout, retry=policy) as client:
@@ -47,7 +45,7 @@ async def test_a_wait_that_the_call_has_no_time_for_ends_it_at_once(
     assert (server.begun, server.processed) == (1, {})
 
 
-async def test_the_whole_client_waits_and_fails_calls_that_cannot() -> None:
+async def test_the_whole_client_waits_and_fails_calls_that_cannot():
     async with throttling(429, 30, first(1)) as server, client_of(server, timeout=SHORT) as client:
         await failed_at_once(client, RateLimitedError)
         error = await failed_at_once(client, NotSentError)

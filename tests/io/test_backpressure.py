@@ -23,7 +23,7 @@ from pushsdk.claims import MemoryClaims
 
 
 @virtual
-async def test_the_measured_time_in_the_queue_includes_the_wait_for_room() -> None:
+async def test_the_measured_time_in_the_queue_includes_the_wait_for_room():
     telemetry, service = Telemetry(), FakeService(then=answer(after=1.0))
     limits = Limits(in_flight=1, queued_users=1)
     client = service.serve(telemetry.instrument(AsyncPushClient("https://push.example", "key", limits=limits)))
@@ -34,7 +34,7 @@ async def test_the_measured_time_in_the_queue_includes_the_wait_for_room() -> No
 
 
 @virtual
-async def test_a_full_queue_raises_at_once_if_configured() -> None:
+async def test_a_full_queue_raises_at_once_if_configured():
     service = FakeService()
     async with client_of(service, limits=Limits(in_flight=1, queued_users=2, when_full="raise")) as client:
         first = start(client.send("a", MESSAGE))
@@ -50,7 +50,7 @@ async def test_a_full_queue_raises_at_once_if_configured() -> None:
 
 
 @virtual
-async def test_the_bytes_of_the_limit_and_one_call_are_held_however_many_calls_wait() -> None:
+async def test_the_bytes_of_the_limit_and_one_call_are_held_however_many_calls_wait():
     service, most = FakeService(), 0
     async with client_of(service, limits=Limits(in_flight=1, queued_bytes=20_000)) as client:
         calls = [start(client.send(f"user-{n}", {"title": {"en": f"{n}".ljust(2000)}})) for n in range(100)]
@@ -68,7 +68,7 @@ async def test_the_bytes_of_the_limit_and_one_call_are_held_however_many_calls_w
     ids=["bytes", "users"],
 )
 @virtual
-async def test_calls_with_one_message_that_wait_for_room_are_merged(length: int, limits: Limits, requests: int) -> None:
+async def test_calls_with_one_message_that_wait_for_room_are_merged(length, limits, requests):
     service, message = FakeService(then=answer(after=1.0)), {"title": {"en": "x" * length}}
     async with client_of(service, limits=limits) as client:
         others = [start(client.send(f"other-{n}", {"title": {"en": f"{n}".ljust(6000)}})) for n in range(5)]
@@ -79,7 +79,7 @@ async def test_calls_with_one_message_that_wait_for_room_are_merged(length: int,
 
 
 @virtual
-async def test_a_call_that_turns_out_wrong_after_the_wait_for_room_leaves_nothing_behind() -> None:
+async def test_a_call_that_turns_out_wrong_after_the_wait_for_room_leaves_nothing_behind():
     service = FakeService()
     async with client_of(service, limits=Limits(in_flight=1, queued_users=1), claims=MemoryClaims()) as client:
         await client.send("z", MESSAGE, idempotency_key="job")
@@ -97,7 +97,7 @@ async def test_a_call_that_turns_out_wrong_after_the_wait_for_room_leaves_nothin
 
 
 @virtual
-async def test_calls_wait_for_room_in_the_order_they_came_and_a_large_one_is_not_overtaken_for_ever() -> None:
+async def test_calls_wait_for_room_in_the_order_they_came_and_a_large_one_is_not_overtaken_for_ever():
     service = FakeService()
     async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
         first = start(client.send("first", MESSAGE))
@@ -112,7 +112,7 @@ async def test_calls_wait_for_room_in_the_order_they_came_and_a_large_one_is_not
 
 
 @virtual
-async def test_a_call_that_was_let_in_is_not_overtaken_by_one_that_comes_in_the_same_turn() -> None:
+async def test_a_call_that_was_let_in_is_not_overtaken_by_one_that_comes_in_the_same_turn():
     service = FakeService()
     async with client_of(service, limits=Limits(in_flight=1, queued_users=1)) as client:
         tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]

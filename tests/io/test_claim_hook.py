@@ -1,7 +1,6 @@
 """The claim of a request: made once its connection is had, before its first byte, however the request leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 from support.mock_aiohttp import mocked
@@ -9,7 +8,6 @@ from support.requests import BODY, post, transport_to
 from support.wire_server import WireServer
 
 from pushsdk._core.outcome import Failure
-from pushsdk._io.transport import AiohttpTransport
 
 SHORTER = b'{"userIds":[],"message":{}}'
 
@@ -17,44 +15,44 @@ SHORTER = b'{"userIds":[],"message":{}}'
 class Claims:
     """A claim that a test holds up and answers."""
 
-    def __init__(self, answer: bytes | None = BODY) -> None:
+    def __init__(self, answer=BODY):
         self.asked = asyncio.Event()
         self.go_on = asyncio.Event()
         self.answer = answer
 
-    async def __call__(self) -> bytes | None:
+    async def __call__(self):
         self.asked.set()
         await self.go_on.wait()
         return self.answer
 
     @classmethod
-    def made(cls, answer: bytes | None) -> "Claims":
+    def made(cls, answer):
         claims = cls(answer)
         claims.go_on.set()
         return claims
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[WireServer]:
+async def server():
     async with WireServer() as server:
         yield server
 
 
 @pytest.fixture(params=[False, True], ids=["the exchange", "aiohttp's own way"])
-async def transport(request: pytest.FixtureRequest, server: WireServer) -> AsyncIterator[AiohttpTransport]:
+async def transport(request, server):
     async with transport_to(server.base_url, injected=request.param) as transport:
         yield transport
 
 
-async def begun_requests(server: WireServer) -> int:
+async def begun_requests(server):
     for _ in range(20):
         await asyncio.sleep(0)
     return sum(wire.exchanges for wire in server.open_wires)
 
 
 async def test_a_claim_is_asked_for_on_an_open_connection_before_the_first_byte_and_can_leave_users_out(
-    server: WireServer, transport: AiohttpTransport
-) -> None:
+    server, transport
+):
     claim = Claims(SHORTER)
     posting = asyncio.create_task(post(transport, claim=claim))
     await claim.asked.wait()
@@ -67,9 +65,7 @@ async def test_a_claim_is_asked_for_on_an_open_connection_before_the_first_byte_
 
 
 @pytest.mark.parametrize("end", ["closed", "answered", "cancelled"])
-async def test_an_attempt_that_ends_during_the_claim_sends_nothing(
-    server: WireServer, transport: AiohttpTransport, end: str
-) -> None:
+async def test_an_attempt_that_ends_during_the_claim_sends_nothing(server, transport, end):
     claim = Claims()
     posting = asyncio.create_task(post(transport, claim=claim))
     await claim.asked.wait()
@@ -93,7 +89,7 @@ async def test_an_attempt_that_ends_during_the_claim_sends_nothing(
 
 
 @pytest.mark.parametrize(("answer", "failure"), [(None, Failure.UNCLAIMED), (SHORTER, None)])
-async def test_a_mock_is_asked_only_after_the_claim_is_made(answer: bytes | None, failure: Failure | None) -> None:
+async def test_a_mock_is_asked_only_after_the_claim_is_made(answer, failure):
     with mocked() as mock:
         mock.post("https://push.example/v1/push", status=204)
         async with transport_to("https://push.example") as transport:

@@ -1,7 +1,6 @@
 """Concurrent sends: which meet in one request, and when that leaves."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from support.fake_service import (
@@ -20,7 +19,7 @@ from pushsdk import Batching, Limits, MobilePush, RetryPolicy, SendAbandoned
 
 
 @virtual
-async def test_equal_bytes_and_options_given_anew_at_each_call_meet() -> None:
+async def test_equal_bytes_and_options_given_anew_at_each_call_meet():
     service, struct = FakeService(), MobilePush(title={"en": "Hello"})
     async with client_of(service) as client:
         await asyncio.gather(
@@ -33,7 +32,7 @@ async def test_equal_bytes_and_options_given_anew_at_each_call_meet() -> None:
 
 
 @virtual
-async def test_a_lone_send_leaves_at_once_and_while_all_places_are_busy_the_open_batch_keeps_filling() -> None:
+async def test_a_lone_send_leaves_at_once_and_while_all_places_are_busy_the_open_batch_keeps_filling():
     service = FakeService()
     async with client_of(service, limits=Limits(in_flight=1)) as client:
         before, tasks = now(), []
@@ -46,7 +45,7 @@ async def test_a_lone_send_leaves_at_once_and_while_all_places_are_busy_the_open
 
 
 @virtual
-async def test_a_full_batch_does_not_linger_and_a_call_that_does_not_fit_opens_the_next() -> None:
+async def test_a_full_batch_does_not_linger_and_a_call_that_does_not_fit_opens_the_next():
     service = FakeService()
     async with client_of(service, batching=Batching(linger=9.0, max_users=3)) as client:
         sent = now()
@@ -59,7 +58,7 @@ async def test_a_full_batch_does_not_linger_and_a_call_that_does_not_fit_opens_t
 
 
 @virtual
-async def test_each_merged_call_gets_its_own_receipt() -> None:
+async def test_each_merged_call_gets_its_own_receipt():
     service = FakeService(answer(200, body=b"{}"))
     async with client_of(service) as client:
         receipts = await asyncio.gather(*(client.send(users, MESSAGE) for users in ("a", ["b", "c"], ["d", "d"], "e")))
@@ -80,7 +79,7 @@ async def test_each_merged_call_gets_its_own_receipt() -> None:
     ids=["message", "custom_fields", "policy", "timeout"],
 )
 @virtual
-async def test_sends_that_differ_in_anything_do_not_meet(options: dict[str, Any]) -> None:
+async def test_sends_that_differ_in_anything_do_not_meet(options):
     service = FakeService()
     async with client_of(service) as client:
         await asyncio.gather(client.send("a", MESSAGE), client.send("b", **{"message": MESSAGE, **options}))
@@ -88,7 +87,7 @@ async def test_sends_that_differ_in_anything_do_not_meet(options: dict[str, Any]
 
 
 @virtual
-async def test_the_same_user_in_two_sends_makes_two_requests() -> None:
+async def test_the_same_user_in_two_sends_makes_two_requests():
     service = FakeService()
     async with client_of(service) as client:
         await asyncio.gather(client.send(["a", "b"], MESSAGE), client.send("b", MESSAGE), client.send("c", MESSAGE))
@@ -97,7 +96,7 @@ async def test_the_same_user_in_two_sends_makes_two_requests() -> None:
 
 
 @virtual
-async def test_a_call_with_too_little_time_does_not_linger() -> None:
+async def test_a_call_with_too_little_time_does_not_linger():
     service = FakeService()
     async with client_of(service, batching=Batching(linger=1.0)) as client:
         sent = now()
@@ -106,8 +105,8 @@ async def test_a_call_with_too_little_time_does_not_linger() -> None:
 
 
 @virtual
-async def test_a_caller_cancelled_on_a_shared_request_only_stops_waiting() -> None:
-    service, events = FakeService(answer(after=1.0)), list[Any]()
+async def test_a_caller_cancelled_on_a_shared_request_only_stops_waiting():
+    service, events = FakeService(answer(after=1.0)), []
     async with client_of(service, on_event=events.append) as client:
         tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
         await asyncio.sleep(0.1)

@@ -4,10 +4,8 @@ import asyncio
 import itertools
 import socket
 import threading
-from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from types import SimpleNamespace
-from typing import Any, NoReturn
 
 import pytest
 from support.wire_answers import response
@@ -26,8 +24,7 @@ from pushsdk import (
     RetryScheduled,
     SendAbandoned,
 )
-from pushsdk._core.batching import Batch, Batches
-from pushsdk._core.events import Event
+from pushsdk._core.batching import Batches
 from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.fast_post import HttpConnection
 from pushsdk._io.limiter import ConcurrencyLimiter
@@ -40,13 +37,13 @@ BUSY = answering(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n")
 
 
 @OWN_OR_INJECTED
-async def test_on_event_runs_in_the_context_of_the_caller_also_if_that_had_to_wait_for_a_slot(injected: bool) -> None:
-    seen = list[tuple[type, str]]()
+async def test_on_event_runs_in_the_context_of_the_caller_also_if_that_had_to_wait_for_a_slot(injected):
+    seen = []
 
-    def note(event: Event) -> None:
+    def note(event):
         seen.append((type(event), CALLER.get()))
 
-    async def send_as(name: str) -> None:
+    async def send_as(name):
         CALLER.set(name)
         await client.send(name, {"title": {"en": f"Hello {name}"}})
 
@@ -61,13 +58,13 @@ async def test_on_event_runs_in_the_context_of_the_caller_also_if_that_had_to_wa
     assert (kinds.count([AttemptEnded]), kinds.count([AttemptEnded, RetryScheduled, AttemptEnded])) == (2, 2)
 
 
-def old(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+def old(loop, coro):
     """Knows no ``context``, as those that were written before Python 3.11."""
     return asyncio.Task(coro, loop=loop)
 
 
 @pytest.mark.parametrize("factory", [old, getattr(asyncio, "eager_task_factory", old)])
-async def test_any_task_factory_will_do(factory: Callable[..., Any]) -> None:
+async def test_any_task_factory_will_do(factory):
     asyncio.get_running_loop().set_task_factory(factory)
     async with WireServer() as server, client_of(server, limits=Limits(in_flight=1)) as client:
         for number in range(3):
@@ -77,11 +74,11 @@ async def test_any_task_factory_will_do(factory: Callable[..., Any]) -> None:
     assert set(server.processed.values()) == {4, 1}
 
 
-def fail(*_: object, **__: object) -> NoReturn:
+def fail(*_, **__):
     raise RuntimeError("a bug")
 
 
-async def test_a_write_that_raises_is_unknown_and_loses_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_that_raises_is_unknown_and_loses_no_connection(monkeypatch):
     write = HttpConnection.write
     async with WireServer() as server, client_of(server, limits=Limits(in_flight=1)) as client:
         await client.send("warm", HELLO)
@@ -95,8 +92,8 @@ async def test_a_write_that_raises_is_unknown_and_loses_no_connection(monkeypatc
     assert server.processed == {"warm": 1, "other": 1}
 
 
-async def test_a_task_that_can_not_be_made_ends_its_call(caplog: pytest.LogCaptureFixture) -> None:
-    def make_none(_: object, coro: Coroutine[Any, Any, Any], **__: object) -> NoReturn:
+async def test_a_task_that_can_not_be_made_ends_its_call(caplog):
+    def make_none(_, coro, **__):
         coro.close()
         fail()
 
@@ -124,12 +121,10 @@ async def test_a_task_that_can_not_be_made_ends_its_call(caplog: pytest.LogCaptu
         (QueuedBatch, "__init__"),
     ],
 )
-async def test_a_bug_in_the_queue_ends_its_batch_and_gives_back_its_place(
-    owner: type, name: str, linger: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_bug_in_the_queue_ends_its_batch_and_gives_back_its_place(owner, name, linger, monkeypatch, caplog):
     real, limits = getattr(owner, name), Limits(in_flight=1)
 
-    def fail_in_turn(*arguments: Any, **options: Any) -> Any:
+    def fail_in_turn(*arguments, **options):
         if name == "enqueue":  # which may have begun the batch
             real(*arguments, **options)
         return fail() if next(numbers) == turn else name == "enqueue" or real(*arguments, **options)
@@ -150,9 +145,7 @@ async def test_a_bug_in_the_queue_ends_its_batch_and_gives_back_its_place(
     assert linger or "a bug" in caplog.text
 
 
-async def test_a_bug_in_taking_an_answer_in_ends_its_call(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_bug_in_taking_an_answer_in_ends_its_call(monkeypatch, caplog):
     async with WireServer() as server, client_of(server) as client:
         await client.send("warm", HELLO)
         monkeypatch.setattr(PendingCalls, "settle_part", fail)
@@ -162,15 +155,15 @@ async def test_a_bug_in_taking_an_answer_in_ends_its_call(
 
 
 async def test_a_send_that_its_event_or_its_caller_cancels_and_an_answer_that_comes_twice_count_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    land, sends = BatchSender.land, list[asyncio.Future[Any]]()
+    monkeypatch,
+):
+    land, sends = BatchSender.land, []
 
-    def land_twice(sender: BatchSender, batch: Batch, is_plain: bool) -> None:
+    def land_twice(sender, batch, is_plain):
         land(sender, batch, is_plain)
         land(sender, batch, is_plain)
 
-    def cancel(event: Event) -> None:
+    def cancel(event):
         if isinstance(event, AttemptEnded) and sends:
             sends[0].cancel()
 
@@ -190,10 +183,10 @@ async def test_a_send_that_its_event_or_its_caller_cancels_and_an_answer_that_co
 
 
 @pytest.mark.parametrize("users", [["ann"], ["ann", "bob"]], ids=["one", "merged"])
-def test_the_end_of_the_loop_ends_what_is_in_flight_without_a_task(users: list[str]) -> None:
-    events = list[Event]()
+def test_the_end_of_the_loop_ends_what_is_in_flight_without_a_task(users):
+    events = []
 
-    def serve(listener: socket.socket) -> None:
+    def serve(listener):
         wire, _ = listener.accept()
         with wire:
             wire.recv(65536)
@@ -202,7 +195,7 @@ def test_the_end_of_the_loop_ends_what_is_in_flight_without_a_task(users: list[s
             arrived.set()
             wire.recv(65536)
 
-    async def main(port: int) -> None:
+    async def main(port):
         client = AsyncPushClient(f"http://127.0.0.1:{port}", "key", on_event=events.append)
         await client.send("warm", HELLO)
         _ = [client.submit(user, HELLO) for user in users]

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from typing import Any
 
 import pytest
 from support.fake_service import (
@@ -22,7 +21,6 @@ from support.virtual_time import now, virtual
 
 from pushsdk import (
     Batching,
-    Event,
     Limits,
     NotSentError,
     Outcome,
@@ -35,7 +33,7 @@ from pushsdk import (
 GRACE = 0.010
 
 
-async def never() -> str:
+async def never():
     await asyncio.sleep(math.inf)
     raise AssertionError
 
@@ -56,9 +54,7 @@ async def never() -> str:
     ids=["hangs", "never connects", "no key", "retries", "lingers"],
 )
 @virtual
-async def test_a_call_ends_within_ten_milliseconds_after_its_deadline(
-    behavior: Any, options: dict[str, Any], kind: type[Exception]
-) -> None:
+async def test_a_call_ends_within_ten_milliseconds_after_its_deadline(behavior, options, kind):
     for total in (0.001, 0.0137, 1.0, 29.999):
         async with client_of(FakeService(then=behavior), **options) as client:
             before = now()
@@ -69,10 +65,8 @@ async def test_a_call_ends_within_ten_milliseconds_after_its_deadline(
 
 
 @virtual
-async def test_a_shared_request_runs_until_the_latest_deadline_and_calls_that_expire_before_are_reported_later() -> (
-    None
-):
-    service, events = FakeService(answer(after=2.0), answer(after=1.0)), list[Event]()
+async def test_a_shared_request_runs_until_the_latest_deadline_and_calls_that_expire_before_are_reported_later():
+    service, events = FakeService(answer(after=2.0), answer(after=1.0)), []
     async with client_of(service, limits=Limits(in_flight=1), timeout=1.5, on_event=events.append) as client:
         busy = start(client.send("busy", OTHER, timeout=5.0))
         await asyncio.sleep(1.0)
@@ -92,7 +86,7 @@ async def test_a_shared_request_runs_until_the_latest_deadline_and_calls_that_ex
 
 
 @virtual
-async def test_the_attempt_timeout_ends_an_attempt_and_the_total_the_call() -> None:
+async def test_the_attempt_timeout_ends_an_attempt_and_the_total_the_call():
     service = FakeService(then=hang())
     async with client_of(service, retry=RetryPolicy.at_least_once(initial_delay=0.001)) as client:
         before = now()
@@ -104,7 +98,7 @@ async def test_the_attempt_timeout_ends_an_attempt_and_the_total_the_call() -> N
 
 
 @virtual
-async def test_calls_of_a_shared_request_with_nearly_equal_deadlines_get_its_outcome() -> None:
+async def test_calls_of_a_shared_request_with_nearly_equal_deadlines_get_its_outcome():
     async with client_of(FakeService(then=unreachable()), batching=Batching(linger=0.1), timeout=1.0) as client:
         tasks = []
         for number in range(20):

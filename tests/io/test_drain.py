@@ -3,12 +3,10 @@
 import asyncio
 from collections import Counter
 from itertools import product
-from typing import Any
 
 import pytest
 from support.fake_service import (
     MESSAGE,
-    Behavior,
     FakeService,
     answer,
     client_of,
@@ -39,9 +37,7 @@ from pushsdk import (
     ids=["between attempts", "at_least_once", "from_tenacity"],
 )
 @virtual
-async def test_nothing_is_repeated_after_a_close_under_any_policy(
-    script: list[Behavior], policy: RetryPolicy, end: type[Exception]
-) -> None:
+async def test_nothing_is_repeated_after_a_close_under_any_policy(script, policy, end):
     service = FakeService(*script, then=hang())
     client = client_of(service, retry=policy)
     task = start(client.send("a", MESSAGE))
@@ -55,7 +51,7 @@ async def test_nothing_is_repeated_after_a_close_under_any_policy(
 
 
 @virtual
-async def test_pieces_of_a_split_that_have_not_left_do_not_leave_after_the_close() -> None:
+async def test_pieces_of_a_split_that_have_not_left_do_not_leave_after_the_close():
     service = FakeService(then=lambda request: answer(400) if len(request.user_ids) > 2 else hang())
     client = client_of(service, limits=Limits(in_flight=4))
     tasks = [start(client.send(f"user-{number}", MESSAGE)) for number in range(8)]
@@ -71,7 +67,7 @@ async def test_pieces_of_a_split_that_have_not_left_do_not_leave_after_the_close
 
 
 @virtual
-async def test_what_ends_within_the_drain_is_reported_as_it_ended() -> None:
+async def test_what_ends_within_the_drain_is_reported_as_it_ended():
     service = FakeService(answer(after=0.5), answer(401, after=0.5), hang())
     client = client_of(service)
     tasks = [start(client.send(user, {"title": {"en": user}})) for user in ("a", "b", "c")]
@@ -87,11 +83,11 @@ async def test_what_ends_within_the_drain_is_reported_as_it_ended() -> None:
 
 @pytest.mark.parametrize("waits", ["flush", "aclose"])
 @virtual
-async def test_one_of_a_crowd_that_waits_for_all_waits_for_the_others_too(waits: str) -> None:
+async def test_one_of_a_crowd_that_waits_for_all_waits_for_the_others_too(waits):
     client = client_of(FakeService(then=answer(after=0.1)))
-    others: list[asyncio.Task[Any]] = []
+    others = []
 
-    async def first() -> None:
+    async def first():
         await client.send("a", MESSAGE)
         await getattr(client, waits)()
         assert [other.done() for other in others] == [True] * 4
@@ -103,7 +99,7 @@ async def test_one_of_a_crowd_that_waits_for_all_waits_for_the_others_too(waits:
 
 
 @virtual
-async def test_a_close_that_is_cancelled_ends_what_is_on_its_way_and_closes_the_transport() -> None:
+async def test_a_close_that_is_cancelled_ends_what_is_on_its_way_and_closes_the_transport():
     for turn, behavior in product(range(-1, 8), (hang(), answer(after=0.5))):
         service = FakeService(then=behavior)
         client = client_of(service)

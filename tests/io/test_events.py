@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import sys
-from typing import Any
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
@@ -15,7 +14,6 @@ from pushsdk import (
     AttemptEnded,
     CampaignRequest,
     ClientPaused,
-    Event,
     Outcome,
     Receipt,
     RequestSplit,
@@ -26,8 +24,8 @@ from pushsdk._core.kinds import check_seconds
 
 
 @virtual
-async def test_attempts_retries_and_pauses_are_reported_in_order() -> None:
-    events = list[Any]()
+async def test_attempts_retries_and_pauses_are_reported_in_order():
+    events = []
     created = answer(200, body=b'{"uuid": "11111111-2222-3333-4444-555555555555"}')
     service = FakeService(answer(429, {"Retry-After": "2"}), answer(), created)
     async with client_of(service, on_event=events.append) as client:
@@ -45,8 +43,8 @@ async def test_attempts_retries_and_pauses_are_reported_in_order() -> None:
 
 
 @virtual
-async def test_events_hold_ids_only_if_they_are_about_users_and_never_texts() -> None:
-    events = list[Any]()
+async def test_events_hold_ids_only_if_they_are_about_users_and_never_texts():
+    events = []
     service = FakeService(answer(422, {"Retry-After": "1"}, b"user-name"), refused(), hang())
     async with client_of(service, on_event=events.append, timeout=1.0) as client:
         tasks = [start(client.send(user, MESSAGE)) for user in ("user-name", "user-other")]
@@ -62,10 +60,8 @@ async def test_events_hold_ids_only_if_they_are_about_users_and_never_texts() ->
 
 @pytest.mark.parametrize("behavior", [answer(429, {"Retry-After": "1"}), answer(413), answer(400)])
 @virtual
-async def test_an_on_event_that_raises_changes_nothing_and_is_logged_without_its_text(
-    behavior: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(event: object) -> None:
+async def test_an_on_event_that_raises_changes_nothing_and_is_logged_without_its_text(behavior, caplog):
+    def broken(event):
         raise RuntimeError("secret text")
 
     async with client_of(FakeService(behavior), on_event=broken) as client:
@@ -82,8 +78,8 @@ async def test_an_on_event_that_raises_changes_nothing_and_is_logged_without_its
 
 
 @virtual
-async def test_an_error_of_this_package_in_on_event_is_logged_with_its_text(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(event: object) -> None:
+async def test_an_error_of_this_package_in_on_event_is_logged_with_its_text(caplog):
+    def broken(event):
         check_seconds("drain", "5")
 
     async with client_of(FakeService(), on_event=broken) as client:
@@ -93,8 +89,8 @@ async def test_an_error_of_this_package_in_on_event_is_logged_with_its_text(capl
     assert f"on_event raised ConfigurationError at {place} for AttemptEnded: drain must" in caplog.text
 
 
-async def test_an_on_event_that_raises_a_cancellation_cancels_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    def ask(_: Event) -> None:
+async def test_an_on_event_that_raises_a_cancellation_cancels_nothing(caplog):
+    def ask(_):
         gone = asyncio.get_running_loop().create_future()
         gone.cancel()
         gone.result()
@@ -105,8 +101,8 @@ async def test_an_on_event_that_raises_a_cancellation_cancels_nothing(caplog: py
     assert "on_event raised CancelledError" in caplog.text
 
 
-def test_an_on_event_that_exits_ends_the_loop() -> None:
-    async def main() -> None:
+def test_an_on_event_that_exits_ends_the_loop():
+    async def main():
         async with client_of(FakeService(), on_event=lambda _: sys.exit(3)) as client:
             await client.send("a", MESSAGE)
 

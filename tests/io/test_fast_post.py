@@ -4,9 +4,7 @@ import asyncio
 import json
 import pickle
 from asyncio.selector_events import _SelectorSocketTransport as SocketTransport
-from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 from unittest.mock import Mock
 
 import aiohttp
@@ -34,7 +32,7 @@ from support.wire_faults import (
     take,
     when,
 )
-from support.wire_server import Act, WireServer
+from support.wire_server import WireServer
 from yarl import URL
 
 from pushsdk._core.outcome import Failure
@@ -42,14 +40,13 @@ from pushsdk._core.secret import Secret
 from pushsdk._io import fast_post
 from pushsdk._io.fast_post import WHOLE_BODY_LIMIT, FastPost, HttpConnection
 from pushsdk._io.heads import Heads, RequestHead, header_text
-from pushsdk._io.transport import AiohttpTransport
 
 HEADS = Heads(URL("http://127.0.0.1"), {})
 TRACEPARENT = {"traceparent": "00-1-1-01"}
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[WireServer]:
+async def server():
     async with WireServer() as server:
         yield server
 
@@ -57,25 +54,25 @@ async def server() -> AsyncIterator[WireServer]:
 class Watched:
     """An attempt with headers of its own, and how often it was the current one."""
 
-    def __init__(self, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, headers=None):
         self.headers = headers
         self.seen = 0
 
     @contextmanager
-    def current(self) -> Iterator[None]:
+    def current(self):
         self.seen += 1
         yield
 
     aside = current
 
-    def end(self, *_: object) -> None:
+    def end(self, *_):
         raise AssertionError("the transport ends no attempt")
 
 
 @pytest.mark.parametrize("headers", [None, TRACEPARENT, {"x-team": "other"}], ids=str)
 async def test_it_is_the_same_on_the_wire_as_aiohttps_own_which_alone_makes_the_attempt_current(
-    server: WireServer, transport: AiohttpTransport, headers: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    server, transport, headers, monkeypatch
+):
     span = Watched(headers)
     await post(transport, span=span)
     assert span.seen == 0
@@ -90,16 +87,16 @@ async def test_it_is_the_same_on_the_wire_as_aiohttps_own_which_alone_makes_the_
 
 
 @pytest.fixture
-async def transport(server: WireServer) -> AsyncIterator[AiohttpTransport]:
+async def transport(server):
     async with transport_to(server.base_url, headers={"X-Team": "growth"}) as transport:
         yield transport
 
 
-async def nothing() -> bytes:
+async def nothing():
     raise AssertionError("nothing is claimed")
 
 
-async def refuse(*_args: Any, **_options: Any) -> Any:
+async def refuse(*_args, **_options):
     raise aiohttp.ClientConnectionError("no network in tests")
 
 
@@ -111,17 +108,17 @@ class Response(aiohttp.ClientResponse):
     """A class of the application."""
 
 
-async def middleware(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+async def middleware(request, handler):
     return await handler(request)
 
 
-def trace(session: aiohttp.ClientSession) -> None:
+def trace(session):
     config = aiohttp.TraceConfig()
     config.freeze()
     session.trace_configs.append(config)
 
 
-HANDS: dict[str, Callable[[aiohttp.ClientSession, pytest.MonkeyPatch], object]] = {
+HANDS = {
     "the session's requests": lambda _, patch: patch.setattr(aiohttp.ClientSession, "_request", refuse),
     "what writes a request": lambda _, patch: patch.setattr(aiohttp.ClientRequest, "send", refuse),
     "what reads an answer": lambda _, patch: patch.setattr(aiohttp.ClientResponse, "start", refuse),
@@ -131,7 +128,7 @@ HANDS: dict[str, Callable[[aiohttp.ClientSession, pytest.MonkeyPatch], object]] 
 
 
 @pytest.mark.parametrize("hand", HANDS)
-async def test_whoever_lays_hands_on_requests_is_heeded(hand: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_lays_hands_on_requests_is_heeded(hand, monkeypatch):
     async with aiohttp.ClientSession() as session:
         fast = FastPost(session, HEADS, 1.5)
         assert fast.takes(BODY)
@@ -152,7 +149,7 @@ async def test_whoever_lays_hands_on_requests_is_heeded(hand: str, monkeypatch: 
     ],
     ids=lambda options: next(iter(options)),
 )
-async def test_a_session_that_instrumentation_customized_sends_by_itself(options: dict[str, Any]) -> None:
+async def test_a_session_that_instrumentation_customized_sends_by_itself(options):
     async with aiohttp.ClientSession(**options) as session:
         assert not FastPost(session, HEADS, 1.5).takes(BODY)
 
@@ -162,8 +159,8 @@ async def test_a_session_that_instrumentation_customized_sends_by_itself(options
     [(WHOLE_BODY_LIMIT, False, True), (WHOLE_BODY_LIMIT + 1, False, False), (len(BODY), True, False)],
 )
 async def test_a_body_that_might_have_to_wait_and_a_request_by_a_proxy_are_left_to_aiohttp(
-    server: WireServer, size: int, proxied: bool, is_fast: bool
-) -> None:
+    server, size, proxied, is_fast
+):
     proxy, span = Secret.of(server.base_url.removesuffix("/ext/api")), Watched()
     async with transport_to(server.base_url, proxy=proxy if proxied else None) as transport:
         assert (await post(transport, BODY.ljust(size), span=span)).status == 204
@@ -171,7 +168,7 @@ async def test_a_body_that_might_have_to_wait_and_a_request_by_a_proxy_are_left_
     assert server.requests[0].body == BODY.ljust(size)
 
 
-async def test_what_only_says_that_an_answer_is_to_come_is_none() -> None:
+async def test_what_only_says_that_an_answer_is_to_come_is_none():
     early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"
     script = when(always, step(take, send(early), send(response(429, b"later", Retry_After="7"))))
     async with WireServer(script) as server, transport_to(server.base_url) as transport:
@@ -181,9 +178,7 @@ async def test_what_only_says_that_an_answer_is_to_come_is_none() -> None:
     assert server.connections == 1
 
 
-async def test_a_connection_that_is_still_being_written_is_not_reused(
-    server: WireServer, transport: AiohttpTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_connection_that_is_still_being_written_is_not_reused(server, transport, monkeypatch):
     with monkeypatch.context() as patch:
         # For a small request the kernel is asked only if its answer is the fastest so far.
         patch.setattr(HttpConnection, "_unacknowledged", lambda _: 0)
@@ -194,14 +189,12 @@ async def test_a_connection_that_is_still_being_written_is_not_reused(
 
 
 @pytest.mark.parametrize("early_bytes", [b"220 hello\r\n", response(204)], ids=["garbage", "204"])
-async def test_what_was_said_before_the_request_is_no_answer_to_it(
-    early_bytes: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_was_said_before_the_request_is_no_answer_to_it(early_bytes, monkeypatch):
     connect = aiohttp.TCPConnector._create_connection
 
-    async def heard(self: aiohttp.TCPConnector, *args: Any) -> Any:
+    async def heard(self, *args):
         # As happens over TLS 1.2 and on uvloop: data comes before whoever waits for the connection has woken.
-        protocol: Any = await connect(self, *args)
+        protocol = await connect(self, *args)
         while not protocol._tail:  # noqa: ASYNC110 - the server sets no event
             await asyncio.sleep(0)
         return protocol
@@ -217,7 +210,7 @@ async def test_what_was_said_before_the_request_is_no_answer_to_it(
 
 
 @pytest.mark.parametrize("serialize", [http_writer._serialize_headers, http_writer._py_serialize_headers])
-async def test_a_secret_header_reads_as_stars_to_all_but_the_writer(serialize: Any) -> None:
+async def test_a_secret_header_reads_as_stars_to_all_but_the_writer(serialize):
     value = header_text(KEY)
     assert serialize("POST / HTTP/1.1", CIMultiDict({"Api-Key": value})).endswith(b"\r\nApi-Key: s3cr3t\r\n\r\n")
     assert (repr(value), value[:9], json.dumps([value])) == ("'***'", "***", '["***"]')
@@ -231,13 +224,13 @@ async def test_a_secret_header_reads_as_stars_to_all_but_the_writer(serialize: A
             pickle.dumps(secret)
 
 
-def test_an_unknown_aiohttp_gets_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_aiohttp_gets_the_text(monkeypatch):
     monkeypatch.setattr(aiohttp, "__version__", "3.15.0")
     assert type(header_text(KEY)) is str
 
 
 @pytest.mark.parametrize("text", ["a\r\nX-Other: b", "a\nb", "a\0b"])
-async def test_no_header_brings_another_along(server: WireServer, transport: AiohttpTransport, text: str) -> None:
+async def test_no_header_brings_another_along(server, transport, text):
     evidence = await post(transport, span=Watched({"traceparent": text}))
     assert (evidence.touched, evidence.started_writing, evidence.status) == (True, False, None)
     assert server.begun == 0
@@ -258,9 +251,7 @@ LINES = st.sampled_from(
 
 
 @given(st.lists(LINES, max_size=3), st.lists(LINES, max_size=2))
-async def test_every_204_that_is_taken_for_plain_is_one_to_aiohttps_parser_too(
-    before: list[bytes], after: list[bytes]
-) -> None:
+async def test_every_204_that_is_taken_for_plain_is_one_to_aiohttps_parser_too(before, after):
     data = b"HTTP/1.1 204 No Content\r\n%b\r\n%b" % (b"".join(before), b"".join(after))
     protocol = ResponseHandler(asyncio.get_running_loop())
     protocol.connection_made(Mock())
@@ -273,17 +264,17 @@ async def test_every_204_that_is_taken_for_plain_is_one_to_aiohttps_parser_too(
 
 
 @pytest.mark.parametrize(("loop", "tls"), [("asyncio", False), ("asyncio", True), ("uvloop", True)])
-def test_small_and_large_requests_and_all_answers_share_a_connection(loop: str, tls: bool) -> None:
+def test_small_and_large_requests_and_all_answers_share_a_connection(loop, tls):
     new_event_loop = asyncio.new_event_loop if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
     answers = [204, 429, 204, 503, 204, 400]
     bodies = [BODY, BODY, BODY.ljust(WHOLE_BODY_LIMIT + 1), BODY, BODY, BODY.ljust(WHOLE_BODY_LIMIT + 1)]
 
-    def script(moment: str, number: int) -> Any:
+    def script(moment, number):
         status = answers[number % 6]
         answer = response(204) if status == 204 else response(status, b"x" * 3000)
         return step(take, send(answer[:9]), pause(0.001), send(answer[9:])).run if moment == "request" else None
 
-    async def main() -> None:
+    async def main():
         ssl = wire_tls.client_context() if tls else True
         async with (
             WireServer(script, tls=wire_tls.good() if tls else None) as server,
@@ -304,17 +295,17 @@ def test_small_and_large_requests_and_all_answers_share_a_connection(loop: str, 
 class Clock:
     """The time that idle connections are measured by."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.time = fast_post.monotonic()
         monkeypatch.setattr(fast_post, "monotonic", lambda: self.time)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     return Clock(monkeypatch)
 
 
-async def is_kept(transport: AiohttpTransport, clock: Clock, idle: float, body: bytes = BODY) -> bool:
+async def is_kept(transport, clock, idle, body=BODY):
     """Return True if a connection that was idle for so long is used again."""
     await post(transport, body)
     clock.time += idle
@@ -344,9 +335,7 @@ ANNOUNCED = [
 
 
 @pytest.mark.parametrize(("head", "body", "seconds"), ANNOUNCED)
-async def test_an_idle_connection_is_kept_for_less_than_the_server_announces(
-    head: bytes, body: bytes, seconds: float, clock: Clock
-) -> None:
+async def test_an_idle_connection_is_kept_for_less_than_the_server_announces(head, body, seconds, clock):
     script = when(always, answering(b"HTTP/1.1 %b\r\n\r\n" % head))
     async with WireServer(script) as server, transport_to(server.base_url) as transport:
         if seconds:
@@ -365,8 +354,8 @@ async def test_an_idle_connection_is_kept_for_less_than_the_server_announces(
     ids=["halved", "halved, large", "not below half a second", "a crash, as it was hardly idle"],
 )
 async def test_idle_connections_are_kept_for_a_shorter_time_after_the_server_closed_one_with_a_request_in_flight(
-    idle: float, kept: float, closed: float, body: bytes, end: Act, clock: Clock
-) -> None:
+    idle, kept, closed, body, end, clock
+):
     async with (
         WireServer(when(only(1), step(take, end))) as server,
         transport_to(server.base_url) as transport,
@@ -383,12 +372,12 @@ async def test_idle_connections_are_kept_for_a_shorter_time_after_the_server_clo
 @pytest.mark.parametrize(
     ("path", "segments"), [("small", 1), ("small", 2), ("large", 1), ("large", 2), ("by a proxy", 2), ("injected", 1)]
 )
-async def test_what_is_behind_a_204_answers_no_other_request(name: str, segments: int, path: str) -> None:
+async def test_what_is_behind_a_204_answers_no_other_request(name, segments, path):
     head, rest = BEHIND[name]
     acts = [send(head + rest)] if segments == 1 else [send(head), pause(0.005), send(rest)]
     async with WireServer(when(always, step(take, *acts))) as server:
         proxy = Secret.of(server.base_url.removesuffix("/ext/api")) if path == "by a proxy" else None
-        body, statuses = LARGE if path == "large" else BODY, list[tuple[int | None, bool]]()
+        body, statuses = LARGE if path == "large" else BODY, []
         async with transport_to(
             server.base_url, injected=path == "injected", proxy=proxy, keepalive=9.0, limit=1
         ) as transport:
@@ -404,7 +393,7 @@ async def test_what_is_behind_a_204_answers_no_other_request(name: str, segments
     assert (server.connections, server.processed["u"]) == (3, 3)
 
 
-async def test_an_answer_that_comes_as_its_request_is_cancelled_answers_no_other() -> None:
+async def test_an_answer_that_comes_as_its_request_is_cancelled_answers_no_other():
     arrival, silent = reached(take, hold)
     async with WireServer(when(only(0), silent)) as server, transport_to(server.base_url) as transport:
         sending = asyncio.create_task(post(transport))

@@ -3,7 +3,6 @@
 import os
 import socket
 import threading
-from pathlib import Path
 
 import pytest
 from support.programs import run_program
@@ -13,7 +12,7 @@ from pushsdk import ConfigurationError
 from pushsdk._io.forks import ProcessGuard
 
 
-def test_what_another_process_made_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_process_made_is_not_used(monkeypatch):
     guard = ProcessGuard()
     guard.check("the thing was made")
     monkeypatch.setattr(os, "getpid", lambda: -1)
@@ -40,11 +39,11 @@ ACTIONS = """
 """
 
 
-def test_actions_are_called_in_the_child_while_their_owner_exists() -> None:
+def test_actions_are_called_in_the_child_while_their_owner_exists():
     assert run_program(ACTIONS) == (0, "1 0\n", "")
 
 
-def test_without_forks_there_is_nothing_to_register() -> None:
+def test_without_forks_there_is_nothing_to_register():
     result = run_program("import os; del os.register_at_fork; from pushsdk._io import forks; print(forks.in_child)")
     assert (result.code, result.err) == (0, "")
 
@@ -109,7 +108,7 @@ WRITING = """
 
 
 @pytest.mark.parametrize("kind", ["run_file", "claims", "emulator"])
-def test_a_child_that_ends_leaves_what_a_thread_of_its_parent_is_writing(tmp_path: Path, kind: str) -> None:
+def test_a_child_that_ends_leaves_what_a_thread_of_its_parent_is_writing(tmp_path, kind):
     assert run_program(WRITING, str(tmp_path / "file"), kind, measured=False) == (0, "0 ok 5000\n", "")
 
 
@@ -152,9 +151,7 @@ FIRST_SENDS = """
 
 @pytest.mark.parametrize(("scheme", "outcome"), [("http", "Receipt"), ("https", "NotSentError")])
 @pytest.mark.parametrize("kind", ["AsyncPushClient", "PushClient"])
-def test_the_first_send_imports_nothing_as_a_fork_may_come_in_the_middle_of_it(
-    kind: str, scheme: str, outcome: str
-) -> None:
+def test_the_first_send_imports_nothing_as_a_fork_may_come_in_the_middle_of_it(kind, scheme, outcome):
     result = run_program(FIRST_SENDS, kind, scheme, options=("-W", "ignore"))
     assert result == (0, f"{outcome} {outcome} []\n", "")
 
@@ -178,8 +175,8 @@ LEAVING = """
 """
 
 
-def test_a_child_that_ends_in_its_loop_leaves_the_connections_to_its_parent() -> None:
-    def serve() -> None:
+def test_a_child_that_ends_in_its_loop_leaves_the_connections_to_its_parent():
+    def serve():
         with listener.accept()[0] as wire:
             while wire.recv(65536):
                 wire.sendall(response(204))

@@ -4,7 +4,6 @@ import asyncio
 import logging
 
 import aiohttp
-import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, titled
 from support.virtual_time import virtual
 
@@ -14,8 +13,8 @@ from pushsdk._io.transport import DESCRIPTORS, most_in_flight
 
 @virtual
 async def test_the_limit_rises_while_sends_wait_but_not_above_its_cap_and_is_shown_and_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    caplog,
+):
     caplog.set_level(logging.DEBUG, "pushsdk")
     service = FakeService(then=answer(after=0.05))
     async with client_of(service, limits=Limits(in_flight=60)) as client:
@@ -30,7 +29,7 @@ async def test_the_limit_rises_while_sends_wait_but_not_above_its_cap_and_is_sho
     assert lines[0].startswith("the limit on requests in flight is 12; ")
 
 
-async def test_without_a_cap_descriptors_and_the_pool_are_the_bound() -> None:
+async def test_without_a_cap_descriptors_and_the_pool_are_the_bound():
     assert 1 <= most_in_flight(Limits()) <= DESCRIPTORS // 2
     assert most_in_flight(Limits(in_flight=9)) == 9
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=7)) as session:

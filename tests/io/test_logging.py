@@ -3,7 +3,6 @@
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -18,14 +17,14 @@ QUICK = RetryPolicy(max_attempts=2, initial_delay=0.001)
 
 
 @pytest.fixture(autouse=True)
-def logger() -> Iterator[logging.Logger]:
+def logger():
     logger = logging.getLogger("pushsdk")
     level = logger.level
     yield logger
     logger.setLevel(level)
 
 
-async def lines_of(service: FakeService, caplog: pytest.LogCaptureFixture, users: list[str]) -> list[tuple[str, str]]:
+async def lines_of(service, caplog, users):
     async with service.client(api_key="KEYMARKER", retry=QUICK) as client:
         with suppress(PushError):
             await client.send(users, MESSAGE)
@@ -33,7 +32,7 @@ async def lines_of(service: FakeService, caplog: pytest.LogCaptureFixture, users
     return [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "pushsdk"]
 
 
-async def test_each_attempt_and_each_retry_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_attempt_and_each_retry_is_a_line(caplog):
     caplog.set_level(logging.DEBUG, "pushsdk")
     lines = await lines_of(
         FakeService(Fault.status(429, headers={"Retry-After": "0"}, first=1)), caplog, ["USERMARKER"]
@@ -54,16 +53,14 @@ async def test_each_attempt_and_each_retry_is_a_line(caplog: pytest.LogCaptureFi
         (400, b'{"error": "USERMARKER"}', False),
     ],
 )
-async def test_an_error_in_an_accepted_answer_is_a_line(
-    caplog: pytest.LogCaptureFixture, status: int, body: bytes, is_told: bool
-) -> None:
+async def test_an_error_in_an_accepted_answer_is_a_line(caplog, status, body, is_told):
     service = FakeService(Fault.status(status, body=body.decode(), headers={"Content-Type": "application/json"}))
     lines = await lines_of(service, caplog, ["u"])
     text = f"HTTP {status} counts as accepted, but its body has an error: is base_url right?"
     assert (("WARNING", text) in lines) is is_told
 
 
-async def test_a_pause_and_a_split_are_lines(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_pause_and_a_split_are_lines(caplog):
     caplog.set_level(logging.INFO, "pushsdk")
     service = FakeService(Fault.status(429, headers={"Retry-After": "1"}, first=1), Fault.status(413, first=1))
     users = [f"USERMARKER-{number}-{'x' * 200}" for number in range(2)]
@@ -72,7 +69,7 @@ async def test_a_pause_and_a_split_are_lines(caplog: pytest.LogCaptureFixture) -
     assert "a request for 2 users is split after HTTP 413" in lines
 
 
-async def test_the_phases_of_a_run_are_lines(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_phases_of_a_run_are_lines(caplog):
     caplog.set_level(logging.INFO, "pushsdk")
     async with FakeService().client() as client:
         await client.broadcast(["USERMARKER", "u"], MESSAGE)
@@ -82,7 +79,7 @@ async def test_the_phases_of_a_run_are_lines(caplog: pytest.LogCaptureFixture) -
 @pytest.mark.parametrize(
     ("value", "level"), [("debug", logging.DEBUG), ("INFO", logging.INFO), ("", None), (None, None)]
 )
-def test_pushsdk_log_sets_the_level(value: str | None, level: int | None, logger: logging.Logger) -> None:
+def test_pushsdk_log_sets_the_level(value, level, logger):
     before = logger.level
     log_to_stderr(value)
     assert logger.level == (before if level is None else level)
@@ -93,15 +90,13 @@ def test_pushsdk_log_sets_the_level(value: str | None, level: int | None, logger
     [({}, "warning", "a line\n"), ({"PUSHSDK_LOG": "debug"}, "debug", "DEBUG pushsdk: a line\n")],
     ids=["warnings", "debug"],
 )
-def test_lines_reach_stderr_without_any_configuration_of_logging(
-    environ: dict[str, str], level: str, line: str
-) -> None:
+def test_lines_reach_stderr_without_any_configuration_of_logging(environ, level, line):
     code = f"import pushsdk, logging; pushsdk.AsyncPushClient; logging.getLogger('pushsdk').{level}('a line')"
     ended = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
     assert ended.stderr.endswith(line)
 
 
-def test_any_other_value_is_a_warning_with_the_levels(logger: logging.Logger) -> None:
+def test_any_other_value_is_a_warning_with_the_levels(logger):
     level = logger.level
     with pytest.warns(UserWarning, match="^PUSHSDK_LOG must be debug, info, warning or error; got 'loud'$"):
         log_to_stderr("loud")

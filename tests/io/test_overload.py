@@ -7,9 +7,7 @@ import asyncio
 import gc
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from support.fake_service import (
@@ -25,7 +23,7 @@ from support.fake_service import (
     titled,
     unreachable,
 )
-from support.pool_service import Ended, Latency, PoolService, lognormal, send_at_random
+from support.pool_service import PoolService, lognormal, send_at_random
 from support.virtual_time import now, turns, virtual
 from support.wire_faults import drip, first, pause, step, take, when
 from support.wire_server import WireServer
@@ -40,13 +38,13 @@ from pushsdk import (
     SendNotBegun,
 )
 from pushsdk._io.queue import QueuedBatch
-from pushsdk.claims import Claim, MemoryClaims, Put
+from pushsdk.claims import MemoryClaims
 
 # Four workers above what 8 need: then the tests are about deadlines, not about how the limit is found.
 WORKERS, IN_FLIGHT = 8, Limits(in_flight=12)
 
 
-def check(service: PoolService, ended: list[Ended]) -> Counter[str]:
+def check(service, ended):
     """Return the number of sends by outcome. No send may be lost, doubled, or pushed though it counts as not sent."""
     assert max(service.pushed.values()) == 1
     for send in ended:
@@ -56,7 +54,7 @@ def check(service: PoolService, ended: list[Ended]) -> Counter[str]:
 
 
 @virtual
-async def test_an_urgent_send_goes_before_thousands_of_its_loop_turn_and_waits_for_one_slot_only_behind_them() -> None:
+async def test_an_urgent_send_goes_before_thousands_of_its_loop_turn_and_waits_for_one_slot_only_behind_them():
     async with client_of(FakeService(then=answer(after=0.02))) as client:
         sends = [client.submit("user", titled(number)) for number in range(1000)]
         for message, seconds in ((MESSAGE, 0.03), (OTHER, 0.05)):
@@ -71,9 +69,7 @@ async def test_an_urgent_send_goes_before_thousands_of_its_loop_turn_and_waits_f
     [(1.3, 2.0, 0.0), (5.0, 1.0, 0.0), (10.0, 2.0, 0.5), (2.0, 1.0, 1.0), (1.3, 20.0, 1.0)],
 )
 @virtual
-async def test_whatever_the_load_most_of_what_the_service_can_do_is_accepted(
-    load: float, timeout: float, sigma: float
-) -> None:
+async def test_whatever_the_load_most_of_what_the_service_can_do_is_accepted(load, timeout, sigma):
     capacity, seconds = WORKERS / 0.1, max(10.0, 1.5 * timeout)
     service = PoolService(WORKERS, lognormal(0.1, sigma))
     async with client_of(service, timeout=timeout, limits=IN_FLIGHT) as client:
@@ -86,7 +82,7 @@ async def test_whatever_the_load_most_of_what_the_service_can_do_is_accepted(
 
 
 @virtual
-async def test_short_timeouts_get_their_share_beside_long_ones() -> None:
+async def test_short_timeouts_get_their_share_beside_long_ones():
     service = PoolService(WORKERS, lognormal(0.1, 0.5))
     async with client_of(service, limits=IN_FLIGHT) as client:
         groups = [client.with_options(timeout=timeout) for timeout in (1.0, 2.0, 10.0)]
@@ -96,11 +92,11 @@ async def test_short_timeouts_get_their_share_beside_long_ones() -> None:
     assert min(shares) > 0.2 * sum(shares)
 
 
-def since_the_first(latency: Callable[[float, float], float]) -> Latency:
+def since_the_first(latency):
     """``latency`` of the seconds since the first request, and of the time."""
-    first = list[float]()
+    first = []
 
-    def seconds(now: float) -> float:
+    def seconds(now):
         first[:] = first or [now]
         return latency(now - first[0], now)
 
@@ -109,12 +105,10 @@ def since_the_first(latency: Callable[[float, float], float]) -> Latency:
 
 @pytest.mark.parametrize(("rate", "workers", "mean", "timeout"), [(1, 8, 0.2, 2.0), (50, 8, 0.01, 1.0)])
 @virtual
-async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeout(
-    rate: float, workers: int, mean: float, timeout: float
-) -> None:
+async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeout(rate, workers, mean, timeout):
     begin, end, usual = 5.0, 5.0 + 4 * timeout, lognormal(mean, 0.5)
     hanging = since_the_first(lambda elapsed, now: math.inf if begin <= elapsed < end else usual(now))
-    service, in_flight = PoolService(workers, hanging), list[int]()
+    service, in_flight = PoolService(workers, hanging), []
     async with client_of(service, timeout=timeout) as client:
         ended = await send_at_random(
             client, rate, end + 4 * timeout, on_time=lambda now: now < begin and in_flight.append(service.unanswered)
@@ -129,7 +123,7 @@ async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeou
 
 
 @asynccontextmanager
-async def warmed(seconds: float, **options: Any) -> AsyncIterator[tuple[FakeService, AsyncPushClient]]:
+async def warmed(seconds, **options):
     """A client that has learned that an attempt takes this long, and its service, which has forgotten that."""
     service = FakeService(then=answer(after=seconds))
     async with client_of(service, **options) as client:
@@ -140,8 +134,8 @@ async def warmed(seconds: float, **options: Any) -> AsyncIterator[tuple[FakeServ
 
 
 @virtual
-async def test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says_so() -> None:
-    events = list[object]()
+async def test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says_so():
+    events = []
     async with warmed(0.5, limits=Limits(in_flight=1), on_event=events.append) as (service, client):
         first = client.submit("first", MESSAGE)
         await turns()
@@ -161,8 +155,8 @@ async def test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says
 
 
 @virtual
-async def test_sends_that_expire_in_the_queue_or_find_no_room_in_time_count_as_not_begun_too() -> None:
-    service, events = FakeService(then=answer(after=2.0)), list[object]()
+async def test_sends_that_expire_in_the_queue_or_find_no_room_in_time_count_as_not_begun_too():
+    service, events = FakeService(then=answer(after=2.0)), []
     limits = Limits(in_flight=1, queued_users=1)
     async with client_of(service, limits=limits, on_event=events.append) as client:
         first = client.submit("first", MESSAGE)
@@ -179,7 +173,7 @@ async def test_sends_that_expire_in_the_queue_or_find_no_room_in_time_count_as_n
 
 
 @virtual
-async def test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_connects() -> None:
+async def test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_connects():
     async with warmed(0.3, batching=Batching(linger=0.5)) as (service, client):
         service.script = [answer(after=0.3, connecting=1.4)]
         early = client.submit("early", MESSAGE, timeout=2.0)
@@ -194,7 +188,7 @@ async def test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_conn
 
 
 @virtual
-async def test_connecting_does_not_count_as_the_time_of_an_attempt() -> None:
+async def test_connecting_does_not_count_as_the_time_of_an_attempt():
     service = FakeService(then=answer(after=0.1, connecting=3.0))
     async with client_of(service) as client:
         for number in range(5):
@@ -203,7 +197,7 @@ async def test_connecting_does_not_count_as_the_time_of_an_attempt() -> None:
 
 
 @virtual
-async def test_a_retry_that_can_not_be_answered_in_time_is_not_begun() -> None:
+async def test_a_retry_that_can_not_be_answered_in_time_is_not_begun():
     async with warmed(0.5) as (service, client):
         service.script = [answer(429, {"Retry-After": "0"}, after=0.6), answer(after=0.5), unreachable()]
         send = client.submit("user", titled(1), timeout=1.0)
@@ -219,7 +213,7 @@ async def test_a_retry_that_can_not_be_answered_in_time_is_not_begun() -> None:
 
 
 @virtual
-async def test_a_keyed_send_that_is_short_of_time_claims_nothing() -> None:
+async def test_a_keyed_send_that_is_short_of_time_claims_nothing():
     async with warmed(0.5, limits=Limits(in_flight=1), claims=MemoryClaims()) as (service, client):
         first = client.submit("first", titled(1))
         await turns()
@@ -233,7 +227,7 @@ async def test_a_keyed_send_that_is_short_of_time_claims_nothing() -> None:
 
 
 @virtual
-async def test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time() -> None:
+async def test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time():
     async with warmed(0.1) as (service, client):
         service.then = hang()
         lost = client.submit("lost", titled(1), timeout=2.0)
@@ -249,10 +243,10 @@ async def test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time() ->
 
 
 @virtual
-async def test_urgent_sends_go_before_all_that_wait_and_share_no_request_with_them() -> None:
+async def test_urgent_sends_go_before_all_that_wait_and_share_no_request_with_them():
     service, titles = FakeService(then=answer(after=0.1)), iter(map(titled, range(100)))
     async with client_of(service, limits=Limits(in_flight=1), claims=MemoryClaims()) as client:
-        urgent, sends = client.with_options(urgent=True), list[asyncio.Future[Any]]()
+        urgent, sends = client.with_options(urgent=True), []
         sends += [client.submit("usual", next(titles)) for _ in range(20)]
         sends.append(client.submit("merged", MESSAGE))
         await turns()
@@ -272,7 +266,7 @@ async def test_urgent_sends_go_before_all_that_wait_and_share_no_request_with_th
 
 
 @virtual
-async def test_an_urgent_send_is_sent_at_once_and_does_not_linger() -> None:
+async def test_an_urgent_send_is_sent_at_once_and_does_not_linger():
     service = FakeService()
     loop = asyncio.get_running_loop()
     async with client_of(service, batching=Batching(linger=5.0)) as client:
@@ -282,7 +276,7 @@ async def test_an_urgent_send_is_sent_at_once_and_does_not_linger() -> None:
 
 
 @virtual
-async def test_a_pause_and_a_full_queue_hold_for_urgent_sends_too() -> None:
+async def test_a_pause_and_a_full_queue_hold_for_urgent_sends_too():
     service = FakeService(answer(429, {"Retry-After": "5"}))
     async with client_of(service, limits=Limits(in_flight=1, queued_users=2, when_full="raise")) as client:
         urgent, first = client.with_options(urgent=True), client.submit("first", titled(0))
@@ -296,10 +290,10 @@ async def test_a_pause_and_a_full_queue_hold_for_urgent_sends_too() -> None:
 
 
 @virtual
-async def test_on_event_may_cancel_other_sends_of_a_batch_that_is_short_of_time() -> None:
-    service, sends = FakeService(then=answer(after=1.0)), list[asyncio.Future[object]]()
+async def test_on_event_may_cancel_other_sends_of_a_batch_that_is_short_of_time():
+    service, sends = FakeService(then=answer(after=1.0)), []
 
-    def on_event(event: object) -> None:
+    def on_event(event):
         if isinstance(event, SendNotBegun):
             for send in sends:
                 send.cancel()
@@ -320,20 +314,20 @@ async def test_on_event_may_cancel_other_sends_of_a_batch_that_is_short_of_time(
 class SlowClaims(MemoryClaims):
     """A claim store that takes three seconds for each put."""
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts, ttl):
         await asyncio.sleep(3.0)
         return await super().put(puts, ttl)
 
 
 @virtual
-async def test_the_time_of_a_claim_does_not_count_as_the_time_of_an_attempt() -> None:
+async def test_the_time_of_a_claim_does_not_count_as_the_time_of_an_attempt():
     async with client_of(FakeService(), claims=SlowClaims()) as client:
         await client.send("keyed", MESSAGE, idempotency_key="job-1")
         assert client.stats().seconds_needed < 0.1
 
 
 @virtual
-async def test_in_a_long_hang_only_what_still_waits_stays_in_memory() -> None:
+async def test_in_a_long_hang_only_what_still_waits_stays_in_memory():
     async with client_of(FakeService(then=hang()), timeout=2.0, on_event=lambda _: None) as client:
         for number in range(1000):
             client.submit("user", titled(number))
@@ -343,7 +337,7 @@ async def test_in_a_long_hang_only_what_still_waits_stays_in_memory() -> None:
         await asyncio.sleep(5.0)
 
 
-async def test_an_idle_connection_is_no_reason_to_begin_a_late_call() -> None:
+async def test_an_idle_connection_is_no_reason_to_begin_a_late_call():
     # The first two requests are measured, and leave two connections; the third is in flight.
     async with (
         WireServer(when(first(3), step(take, pause(0.2), drip(b"HTTP/1.1 204 No Content\r\n\r\n", gap=0.0)))) as server,

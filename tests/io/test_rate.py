@@ -21,7 +21,7 @@ from pushsdk import NotSentError, Outcome, Rate, RejectedError, RetryPolicy, Tim
 
 
 @virtual
-async def test_requests_per_second_spaces_requests_and_retries_out() -> None:
+async def test_requests_per_second_spaces_requests_and_retries_out():
     service = FakeService(refused())
     rate, retry = Rate(requests_per_second=10.0), RetryPolicy.safe(initial_delay=0.001)
     async with client_of(service, rate=rate, retry=retry) as client:
@@ -31,7 +31,7 @@ async def test_requests_per_second_spaces_requests_and_retries_out() -> None:
 
 
 @virtual
-async def test_a_call_that_the_rate_keeps_beyond_its_deadline_was_not_sent_and_costs_no_rate() -> None:
+async def test_a_call_that_the_rate_keeps_beyond_its_deadline_was_not_sent_and_costs_no_rate():
     service = FakeService()
     async with client_of(service, rate=Rate(requests_per_second=1.0)) as client:
         before = now()
@@ -47,8 +47,8 @@ async def test_a_call_that_the_rate_keeps_beyond_its_deadline_was_not_sent_and_c
 @pytest.mark.parametrize("retry_after", [None, 1])
 @virtual
 async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets_through(
-    retry_after: int | None,
-) -> None:
+    retry_after,
+):
     bucket, headers = Bucket(20, 20), {"Retry-After": f"{retry_after}"} if retry_after else None
     service = FakeService(then=lambda request: answer() if bucket.take(request.started)[0] else answer(429, headers))
     retry = RetryPolicy.safe(max_attempts=10**6)
@@ -72,9 +72,7 @@ async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets
     ],
 )
 @virtual
-async def test_a_throttle_is_a_429_or_a_503_with_retry_after_that_may_be_repeated(
-    status: int, headers: dict[str, str] | None, policy: RetryPolicy, is_throttle: bool
-) -> None:
+async def test_a_throttle_is_a_429_or_a_503_with_retry_after_that_may_be_repeated(status, headers, policy, is_throttle):
     async with client_of(FakeService(then=answer(status, headers)), retry=policy) as client:
         before = client.stats().limit
         sends = [start(client.send("a", titled(number), timeout=5.0)) for number in range(100)]
@@ -83,7 +81,7 @@ async def test_a_throttle_is_a_429_or_a_503_with_retry_after_that_may_be_repeate
 
 
 @virtual
-async def test_a_pause_ends_nothing_that_is_in_flight() -> None:
+async def test_a_pause_ends_nothing_that_is_in_flight():
     service = FakeService(answer(429, {"Retry-After": "30"}), answer(after=1.0))
     async with client_of(service, timeout=10.0) as client:
         throttled = start(client.send("a", MESSAGE))

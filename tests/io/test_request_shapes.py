@@ -4,12 +4,9 @@ A mock sits above the socket: it shows URL, method, headers and body, and it pro
 """
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import aiohttp
 import pytest
-from aioresponses import aioresponses
 from support.mock_aiohttp import mocked
 
 from pushsdk import (
@@ -28,13 +25,13 @@ ONCE = RetryPolicy.none()
 
 
 @pytest.fixture
-def service() -> Iterator[aioresponses]:
+def service():
     with mocked() as service:
         yield service
 
 
 @pytest.fixture(params=[False, True], ids=["own session", "injected session"])
-async def client(service: aioresponses, request: pytest.FixtureRequest) -> AsyncIterator[AsyncPushClient]:
+async def client(service, request):
     session = aiohttp.ClientSession() if request.param else None
     async with AsyncPushClient(BASE, "key", session=session, retry=ONCE) as client:
         yield client
@@ -42,7 +39,7 @@ async def client(service: aioresponses, request: pytest.FixtureRequest) -> Async
         await session.close()
 
 
-def asked(service: aioresponses) -> list[tuple[str, str, dict[str, str], Any]]:
+def asked(service):
     """Method, URL, headers and JSON of each request, in order."""
     return [
         (method, str(url), dict(call.kwargs["headers"]), json.loads(call.kwargs["data"]._value))
@@ -51,9 +48,7 @@ def asked(service: aioresponses) -> list[tuple[str, str, dict[str, str], Any]]:
     ]
 
 
-async def test_a_push_is_a_post_of_ids_message_and_custom_fields_and_a_mapping_goes_out_as_it_is(
-    client: AsyncPushClient, service: aioresponses
-) -> None:
+async def test_a_push_is_a_post_of_ids_message_and_custom_fields_and_a_mapping_goes_out_as_it_is(client, service):
     service.post(PUSH, status=204, repeat=True)
     receipt = await client.send(["u", "v", "u"], HELLO, custom_fields={"n": None})
     later = {"type": "MOBILE_PUSH", "addedLater": {"deep": [1, 2.5, True, None]}}
@@ -69,7 +64,7 @@ async def test_a_push_is_a_post_of_ids_message_and_custom_fields_and_a_mapping_g
     assert of_mapping == {"userIds": ["u"], "message": later}
 
 
-async def test_what_a_safe_request_needs_is_asked_of_aiohttp(client: AsyncPushClient, service: aioresponses) -> None:
+async def test_what_a_safe_request_needs_is_asked_of_aiohttp(client, service):
     service.post(PUSH, status=204)
     await client.send("u", HELLO)
     [[call]] = service.requests.values()
@@ -83,7 +78,7 @@ async def test_what_a_safe_request_needs_is_asked_of_aiohttp(client: AsyncPushCl
 # --- reports without proof ---
 
 
-async def test_a_mocked_status_is_believed(client: AsyncPushClient, service: aioresponses) -> None:
+async def test_a_mocked_status_is_believed(client, service):
     for status in (204, 200):
         service.post(PUSH, status=status)
         assert (await client.send("u", HELLO)).status == status
@@ -97,22 +92,20 @@ async def test_a_mocked_status_is_believed(client: AsyncPushClient, service: aio
     assert unknown.value.status == 500
 
 
-async def test_a_mocked_error_of_the_connector_is_not_sent_and_any_other_is_unknown(
-    client: AsyncPushClient, service: aioresponses
-) -> None:
+async def test_a_mocked_error_of_the_connector_is_not_sent_and_any_other_is_unknown(client, service):
     errors = {
-        aiohttp.ClientConnectorError(Key, OSError(111, "refused")): NotSentError,  # type: ignore[arg-type]
-        aiohttp.ClientConnectorDNSError(Key, OSError(-2, "unknown")): NotSentError,  # type: ignore[arg-type]
-        aiohttp.ClientConnectorSSLError(Key, OSError(1, "wrong version")): NotSentError,  # type: ignore[arg-type]
-        aiohttp.ClientConnectorCertificateError(Key, ValueError("expired")): NotSentError,  # type: ignore[arg-type]
-        aiohttp.ClientProxyConnectionError(Key, OSError(111, "refused")): NotSentError,  # type: ignore[arg-type]
+        aiohttp.ClientConnectorError(Key, OSError(111, "refused")): NotSentError,
+        aiohttp.ClientConnectorDNSError(Key, OSError(-2, "unknown")): NotSentError,
+        aiohttp.ClientConnectorSSLError(Key, OSError(1, "wrong version")): NotSentError,
+        aiohttp.ClientConnectorCertificateError(Key, ValueError("expired")): NotSentError,
+        aiohttp.ClientProxyConnectionError(Key, OSError(111, "refused")): NotSentError,
         aiohttp.ConnectionTimeoutError(): NotSentError,
         aiohttp.ServerTimeoutError(): OutcomeUnknownError,
         aiohttp.ServerDisconnectedError(): OutcomeUnknownError,
         aiohttp.ClientOSError(104, "reset"): OutcomeUnknownError,
         aiohttp.ClientConnectionError("any"): OutcomeUnknownError,
         aiohttp.ClientPayloadError(): OutcomeUnknownError,
-        aiohttp.ClientResponseError(None, (), status=400): OutcomeUnknownError,  # type: ignore[arg-type]
+        aiohttp.ClientResponseError(None, (), status=400): OutcomeUnknownError,
         TimeoutError(): OutcomeUnknownError,
         OSError(5, "io"): OutcomeUnknownError,
         ValueError("any"): OutcomeUnknownError,

@@ -1,15 +1,11 @@
 """Retries: which attempts are retried, how often, after which wait, and which calls can't wait."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import tenacity
 from support.fake_service import (
     LATENCY,
     MESSAGE,
     OTHER,
-    Behavior,
     FakeService,
     answer,
     client_of,
@@ -60,9 +56,7 @@ OFTEN, COLLAPSE = RetryPolicy.at_least_once, RetryPolicy.collapsible
     ],
 )
 @virtual
-async def test_how_often_each_policy_tries(
-    behavior: Behavior, policy: Callable[[], RetryPolicy], message: Any, attempts: int, outcome: Outcome
-) -> None:
+async def test_how_often_each_policy_tries(behavior, policy, message, attempts, outcome):
     service = FakeService(then=behavior)
     async with client_of(service, retry=policy(), limits=Limits(in_flight=2)) as client:
         end = await outcome_of(start(client.send("a", message)))
@@ -71,12 +65,12 @@ async def test_how_often_each_policy_tries(
 
 
 @pytest.fixture
-def loops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def loops(monkeypatch):
     """A list that grows by one whenever a request enters tenacity's loop."""
-    loops: list[object] = []
+    loops = []
     enter = tenacity.AsyncRetrying.__call__
 
-    def entered(loop: tenacity.AsyncRetrying, *args: Any, **options: Any) -> Any:
+    def entered(loop, *args, **options):
         loops.append(loop)
         return enter(loop, *args, **options)
 
@@ -99,9 +93,7 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     ],
 )
 @virtual
-async def test_a_failure_that_may_not_be_retried_does_not_enter_the_loop(
-    behavior: Behavior, options: dict[str, Any], loops: list[object]
-) -> None:
+async def test_a_failure_that_may_not_be_retried_does_not_enter_the_loop(behavior, options, loops):
     service = FakeService(then=behavior)
     async with client_of(service, **options) as client:
         error = await outcome_of(start(client.send("a", MESSAGE)))
@@ -115,7 +107,7 @@ async def test_a_failure_that_may_not_be_retried_does_not_enter_the_loop(
     [("2", 2.0, 2.1), ("0", 0.0, 0.1), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0, 0.1), ("soon", 0.0, 1.0)],
 )
 @virtual
-async def test_a_retry_after_is_a_minimum_with_jitter_on_top(value: str, least: float, most: float) -> None:
+async def test_a_retry_after_is_a_minimum_with_jitter_on_top(value, least, most):
     service = FakeService(answer(429, {"Retry-After": value}))
     async with client_of(service) as client:
         before = now()
@@ -125,7 +117,7 @@ async def test_a_retry_after_is_a_minimum_with_jitter_on_top(value: str, least: 
 
 
 @virtual
-async def test_calls_that_linger_or_wait_in_line_or_for_admission_end_when_the_pause_is_too_long_for_them() -> None:
+async def test_calls_that_linger_or_wait_in_line_or_for_admission_end_when_the_pause_is_too_long_for_them():
     service = FakeService(answer(429, {"Retry-After": "20"}, after=0.1))
     limits = Limits(in_flight=1, queued_users=3)
     async with client_of(service, limits=limits, batching=Batching(linger=0.3)) as client:
@@ -145,7 +137,7 @@ async def test_calls_that_linger_or_wait_in_line_or_for_admission_end_when_the_p
 
 
 @virtual
-async def test_a_repeat_takes_no_slot_while_it_waits_and_then_waits_for_one_but_not_beyond_its_deadline() -> None:
+async def test_a_repeat_takes_no_slot_while_it_waits_and_then_waits_for_one_but_not_beyond_its_deadline():
     service = FakeService(refused(), hang())
     async with client_of(service, limits=Limits(in_flight=1)) as client:
         repeats = start(client.send("a", MESSAGE, timeout=1.0))
@@ -174,15 +166,15 @@ async def test_a_repeat_takes_no_slot_while_it_waits_and_then_waits_for_one_but_
 )
 @virtual
 async def test_a_retried_success_gives_back_what_its_last_retry_cost_and_a_first_try_refills_the_budget(
-    tokens: int, behaviors: list[Behavior], left: int
-) -> None:
+    tokens, behaviors, left
+):
     async with client_of(FakeService(*behaviors), retry_tokens=tokens) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
         assert client.stats().retry_tokens == left
 
 
 @virtual
-async def test_in_an_outage_retries_are_paid_from_the_budget_and_then_fail_at_once() -> None:
+async def test_in_an_outage_retries_are_paid_from_the_budget_and_then_fail_at_once():
     service = FakeService(then=refused())
     async with client_of(service) as client:
         for number in range(200):

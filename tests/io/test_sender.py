@@ -3,15 +3,12 @@
 import asyncio
 import logging
 import math
-from typing import Any
 
 import pytest
 import tenacity
 from support.fake_service import (
     MESSAGE,
-    Behavior,
     FakeService,
-    Request,
     answer,
     client_of,
     idle,
@@ -34,7 +31,7 @@ from pushsdk import (
 CAMPAIGN = CampaignRequest(external_id="spring")
 
 
-async def started(policy: RetryPolicy, service: FakeService) -> list[float]:
+async def started(policy, service):
     """Return when each attempt of a send began, from the first on."""
     async with client_of(service, retry=policy) as client:
         await outcome_of(start(client.send("a", MESSAGE)))
@@ -42,9 +39,9 @@ async def started(policy: RetryPolicy, service: FakeService) -> list[float]:
     return [request.started - service.requests[0].started for request in service.requests]
 
 
-async def is_unknown(state: tenacity.RetryCallState) -> bool:
+async def is_unknown(state):
     await asyncio.sleep(0.01)
-    return isinstance(state.outcome.exception(), OutcomeUnknownError)  # type: ignore[union-attr]
+    return isinstance(state.outcome.exception(), OutcomeUnknownError)
 
 
 TENACITY = RetryPolicy.from_tenacity
@@ -64,9 +61,7 @@ TENACITY = RetryPolicy.from_tenacity
     ],
 )
 @virtual
-async def test_tenacitys_stop_wait_and_retry_are_obeyed(
-    policy: RetryPolicy, behavior: Behavior, times: list[float]
-) -> None:
+async def test_tenacitys_stop_wait_and_retry_are_obeyed(policy, behavior, times):
     assert await started(policy, FakeService(then=behavior)) == pytest.approx(times)
 
 
@@ -74,9 +69,7 @@ async def test_tenacitys_stop_wait_and_retry_are_obeyed(
     ("policy", "requests"), [(RetryPolicy.collapsible(), 1), (RetryPolicy.at_least_once(max_attempts=2), 2)]
 )
 @virtual
-async def test_an_unknown_campaign_is_repeated_by_at_least_once_only_and_carries_its_external_id(
-    policy: RetryPolicy, requests: int
-) -> None:
+async def test_an_unknown_campaign_is_repeated_by_at_least_once_only_and_carries_its_external_id(policy, requests):
     service = FakeService(then=reset_after())
     async with client_of(service, retry=policy) as client:
         with pytest.raises(OutcomeUnknownError) as excinfo:
@@ -87,10 +80,8 @@ async def test_an_unknown_campaign_is_repeated_by_at_least_once_only_and_carries
 
 @pytest.mark.parametrize("strategy", ["stop", "wait", "retry"])
 @virtual
-async def test_a_strategy_that_raises_ends_the_retries_and_not_the_outcome(
-    strategy: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(state: object) -> Any:
+async def test_a_strategy_that_raises_ends_the_retries_and_not_the_outcome(strategy, caplog):
+    def broken(state):
         raise KeyError("secret")
 
     service = FakeService(then=answer(429))
@@ -105,8 +96,8 @@ async def test_a_strategy_that_raises_ends_the_retries_and_not_the_outcome(
 
 @pytest.mark.parametrize("callers", [1, 3])
 @virtual
-async def test_a_transport_that_raises_ends_every_caller_as_unknown_and_leaves_nothing_behind(callers: int) -> None:
-    async def broken(request: Request) -> None:
+async def test_a_transport_that_raises_ends_every_caller_as_unknown_and_leaves_nothing_behind(callers):
+    async def broken(request):
         request.write()
         raise RuntimeError("a bug")
 
@@ -120,7 +111,7 @@ async def test_a_transport_that_raises_ends_every_caller_as_unknown_and_leaves_n
 
 
 @virtual
-async def test_a_campaign_that_cannot_wait_the_pause_out_ends_at_once() -> None:
+async def test_a_campaign_that_cannot_wait_the_pause_out_ends_at_once():
     service = FakeService(answer(429, {"Retry-After": "20"}))
     async with client_of(service) as client:
         await outcome_of(start(client.send("a", MESSAGE, retry=RetryPolicy.none())))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from typing import Any
 
 import pytest
 from support.fake_service import (
@@ -19,8 +18,6 @@ from support.fake_service import (
 from support.virtual_time import virtual
 
 from pushsdk import (
-    AsyncPushClient,
-    Event,
     Limits,
     Outcome,
     PartialError,
@@ -34,13 +31,13 @@ from pushsdk import (
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
 
-async def send_all(client: AsyncPushClient, users: list[Any], message: Any = MESSAGE) -> list[Any]:
+async def send_all(client, users, message=MESSAGE):
     tasks = [start(client.send(user, message)) for user in users]
     return [await outcome_of(task) for task in tasks]
 
 
 @virtual
-async def test_a_message_that_fails_for_everybody_is_given_up_and_remembered_until_it_is_accepted() -> None:
+async def test_a_message_that_fails_for_everybody_is_given_up_and_remembered_until_it_is_accepted():
     broken, users = True, [f"user-{number}" for number in range(64)]
     service = FakeService(then=lambda request: answer(400 if broken or "user-7" in request.user_ids else 204))
     async with client_of(service) as client:
@@ -59,10 +56,10 @@ async def test_a_message_that_fails_for_everybody_is_given_up_and_remembered_unt
 
 
 @virtual
-async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests_and_the_size_is_remembered() -> None:
+async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests_and_the_size_is_remembered():
     service, events = (
         FakeService(then=lambda request: answer(413 if len(request.user_ids) > 10 else 204)),
-        list[Event](),
+        [],
     )
     async with client_of(service, on_event=events.append) as client:
         receipt = await client.send(MANY, MESSAGE)
@@ -78,7 +75,7 @@ async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests_an
 
 
 @virtual
-async def test_parts_that_end_differently_are_a_partial_error_with_the_outcome_of_each_user() -> None:
+async def test_parts_that_end_differently_are_a_partial_error_with_the_outcome_of_each_user():
     service = FakeService(answer(413), refused(), reset_after(), answer())
     async with client_of(service) as client:
         error = await outcome_of(start(client.send(MANY, MESSAGE)))
@@ -89,7 +86,7 @@ async def test_parts_that_end_differently_are_a_partial_error_with_the_outcome_o
 
 
 @virtual
-async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split() -> None:
+async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split():
     service = FakeService(reset_after(), answer(413), then=answer())
     async with client_of(service, retry=RetryPolicy.at_least_once()) as client:
         outcome = await outcome_of(start(client.send(MANY, MESSAGE)))
@@ -100,8 +97,8 @@ async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split() -> N
 @pytest.mark.parametrize("ending", ["cancelled", "closed", "late"])
 @pytest.mark.parametrize("requests", [2, 5])
 @virtual
-async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(ending: str, requests: int) -> None:
-    service, events = FakeService(then=lambda request: answer(413 if len(request.user_ids) > 5 else 204)), list[Event]()
+async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(ending, requests):
+    service, events = FakeService(then=lambda request: answer(413 if len(request.user_ids) > 5 else 204)), []
     async with client_of(service, limits=Limits(in_flight=1), on_event=events.append) as client:
         moment = LATENCY * (requests - 0.5)
         call = start(client.send(MANY, MESSAGE, timeout=moment if ending == "late" else 30.0))
@@ -123,11 +120,11 @@ async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(e
 
 
 @virtual
-async def test_a_loop_torn_down_as_the_halves_of_a_send_are_about_to_leave_rejects_the_whole() -> None:
-    service, events, loop = FakeService(answer(413)), list[Event](), asyncio.get_running_loop()
+async def test_a_loop_torn_down_as_the_halves_of_a_send_are_about_to_leave_rejects_the_whole():
+    service, events, loop = FakeService(answer(413)), [], asyncio.get_running_loop()
     tasks = asyncio.all_tasks()
 
-    def on_event(event: Event) -> None:
+    def on_event(event):
         events.append(event)
         if isinstance(event, RequestSplit):
             loop.call_soon(lambda: [task.cancel() for task in asyncio.all_tasks() - tasks])

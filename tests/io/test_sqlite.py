@@ -1,7 +1,5 @@
 """A file of this package: opened by several processes at the same time, and while another program is in it."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sqlite3
 from pathlib import Path
@@ -14,24 +12,22 @@ from pushsdk._sqlite import FileFormat, FileRefused, _log_ahead, open_database
 FORMAT = FileFormat(name="shelf", application_id=7, version=1, schema="CREATE TABLE IF NOT EXISTS books(title);")
 
 
-def _open_new_ones(folder: str) -> None:
+def _open_new_ones(folder):
     for number in range(40):
         open_database(Path(folder) / f"{number}", FORMAT, timeout=20.0).close()
 
 
-def test_processes_may_make_the_same_file_at_the_same_time(tmp_path: Path) -> None:
+def test_processes_may_make_the_same_file_at_the_same_time(tmp_path):
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         pool.map(_open_new_ones, [str(tmp_path)] * 3, chunksize=1)
 
 
-def test_a_file_whose_first_pages_are_being_written_is_looked_at_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_whose_first_pages_are_being_written_is_looked_at_again(tmp_path, monkeypatch):
     path, real = tmp_path / "shelf", _sqlite.connect
     open_database(path, FORMAT, timeout=1.0).close()
     whole = path.read_bytes()
 
-    def connect(path: Path, *, timeout: float, options: str = "mode=rw") -> sqlite3.Connection:
+    def connect(path, *, timeout, options="mode=rw"):
         # A reader without a lock sees only the first page.
         path.write_bytes(whole[:4096] if "immutable" in options else whole)
         return real(path, timeout=timeout, options=options)
@@ -41,7 +37,7 @@ def test_a_file_whose_first_pages_are_being_written_is_looked_at_again(
     assert path.read_bytes() == whole
 
 
-def test_a_file_that_lost_pages_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_lost_pages_is_refused(tmp_path):
     path = tmp_path / "shelf"
     open_database(path, FORMAT, timeout=1.0).close()
     path.write_bytes(path.read_bytes()[:4096])
@@ -52,23 +48,23 @@ def test_a_file_that_lost_pages_is_refused(tmp_path: Path) -> None:
 class Db:
     """Answers every statement by this, or raises it."""
 
-    def __init__(self, answer: object) -> None:
+    def __init__(self, answer):
         self.answer = answer
 
-    def execute(self, sql: str) -> Db:
+    def execute(self, sql):
         return self
 
-    def fetchone(self) -> object:
+    def fetchone(self):
         if isinstance(self.answer, Exception):
             raise self.answer
         return (self.answer,)
 
 
-def test_a_change_to_a_log_that_is_refused_is_an_error() -> None:
+def test_a_change_to_a_log_that_is_refused_is_an_error():
     busy, full = sqlite3.OperationalError("busy"), sqlite3.OperationalError("full")
     busy.sqlite_errorcode, full.sqlite_errorcode = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL
     for answer in (busy, full):
         with pytest.raises(sqlite3.OperationalError, match=str(answer)):
-            _log_ahead(Db(answer), 0.01)  # type: ignore[arg-type]
+            _log_ahead(Db(answer), 0.01)
     with pytest.raises(FileRefused, match="no write-ahead log, only delete"):
-        _log_ahead(Db("delete"), 0.01)  # type: ignore[arg-type]
+        _log_ahead(Db("delete"), 0.01)

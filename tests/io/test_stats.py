@@ -20,7 +20,7 @@ from pushsdk import AsyncPushClient, ClientStats, Limits, RetryPolicy
 
 
 @virtual
-async def test_stats_show_what_is_in_flight_queued_and_paused_now() -> None:
+async def test_stats_show_what_is_in_flight_queued_and_paused_now():
     service = FakeService(answer(429, {"Retry-After": "10"}, after=1.0))
     async with client_of(service, limits=Limits(in_flight=1)) as client:
         first = start(client.send("a", MESSAGE, retry=RetryPolicy.none()))
@@ -37,12 +37,12 @@ async def test_stats_show_what_is_in_flight_queued_and_paused_now() -> None:
         assert client.stats().paused == 0.0
 
 
-def test_a_client_that_was_never_used_has_done_nothing() -> None:
+def test_a_client_that_was_never_used_has_done_nothing():
     assert AsyncPushClient("https://push.example", "key").stats() == ClientStats()
 
 
 @virtual
-async def test_users_are_counted_by_outcome_and_requests_attempts_and_retries_apart() -> None:
+async def test_users_are_counted_by_outcome_and_requests_attempts_and_retries_apart():
     service = FakeService(answer(), answer(401), reset_after(), refused(), refused(), stale())
     async with client_of(service) as client:
         for users in (["a", "b"], "c", ["d", "e", "f"]):

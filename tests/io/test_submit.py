@@ -20,7 +20,6 @@ from support.virtual_time import turns, virtual
 
 from pushsdk import (
     ClientClosedError,
-    Event,
     Limits,
     OutcomeUnknownError,
     QueueFullError,
@@ -31,19 +30,17 @@ from pushsdk._core.batching import Batches
 from pushsdk._io.engine import Engine
 
 
-def reported(events: list[Event]) -> list[tuple[str, tuple[str, ...]]]:
+def reported(events):
     """Return the outcome and the users of each SendAbandoned."""
     return [(event.outcome.value, event.user_ids) for event in events if isinstance(event, SendAbandoned)]
 
 
 @pytest.mark.parametrize("turn", [0, 1])
 @virtual
-async def test_what_gets_its_slot_as_its_client_is_closed_is_not_sent(
-    turn: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_gets_its_slot_as_its_client_is_closed_is_not_sent(turn, monkeypatch):
     idle = Engine.idle
 
-    async def without_drain(engine: Engine, seconds: float | None = None) -> bool:
+    async def without_drain(engine, seconds=None):
         return seconds is not None or await idle(engine)
 
     monkeypatch.setattr(Engine, "idle", without_drain)
@@ -57,8 +54,8 @@ async def test_what_gets_its_slot_as_its_client_is_closed_is_not_sent(
 
 
 @virtual
-async def test_the_errors_of_futures_that_nobody_awaits_reach_on_event_and_asyncio_logs_none() -> None:
-    service, events = FakeService(answer(404), reset_before()), list[Event]()
+async def test_the_errors_of_futures_that_nobody_awaits_reach_on_event_and_asyncio_logs_none():
+    service, events = FakeService(answer(404), reset_before()), []
     async with client_of(service, on_event=events.append) as client:
         client.submit("a", MESSAGE)
         client.submit("b", OTHER)
@@ -71,8 +68,8 @@ async def test_the_errors_of_futures_that_nobody_awaits_reach_on_event_and_async
 
 @virtual
 async def test_without_on_event_a_failure_that_nobody_awaits_is_logged_as_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    caplog,
+):
     async with client_of(FakeService(answer(404), answer())) as client:
         client.submit("a-user-with-a-name", MESSAGE)
         client.submit("b", OTHER)
@@ -82,7 +79,7 @@ async def test_without_on_event_a_failure_that_nobody_awaits_is_logged_as_a_warn
 
 
 @virtual
-async def test_a_full_queue_refuses_a_submitted_send_at_once() -> None:
+async def test_a_full_queue_refuses_a_submitted_send_at_once():
     service = FakeService()
     async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
         futures = [client.submit("a", MESSAGE)]
@@ -98,24 +95,22 @@ async def test_a_full_queue_refuses_a_submitted_send_at_once() -> None:
 
 
 @virtual
-async def test_wrong_input_is_raised_by_submit_itself() -> None:
+async def test_wrong_input_is_raised_by_submit_itself():
     service = FakeService()
     async with client_of(service) as client:
         with pytest.raises(ValidationError, match="user_id must be a str, as send takes several ids; got list"):
-            client.submit(["a"], MESSAGE)  # type: ignore[arg-type]
+            client.submit(["a"], MESSAGE)
         with pytest.raises(ValidationError, match="empty"):
             client.submit("", MESSAGE)
         with pytest.raises(ValidationError, match="ttl"):
-            client.submit("a", {"ttl": "60"})  # type: ignore[dict-item]
+            client.submit("a", {"ttl": "60"})
         assert idle(client)
     assert service.sent == []
 
 
 @pytest.mark.parametrize("method", ["join", "open"])
 @virtual
-async def test_a_bug_of_this_package_ends_a_send_and_a_submitted_one_as_unknown(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_bug_of_this_package_ends_a_send_and_a_submitted_one_as_unknown(method, monkeypatch):
     monkeypatch.setattr(Batches, method, None)
     async with client_of(FakeService()) as client:
         for call in (client.submit("a", MESSAGE), start(client.send("b", MESSAGE))):
@@ -125,8 +120,8 @@ async def test_a_bug_of_this_package_ends_a_send_and_a_submitted_one_as_unknown(
 
 @virtual
 async def test_a_send_that_is_cancelled_in_its_loop_turn_is_not_sent_and_the_others_are(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    caplog,
+):
     service = FakeService()
     async with client_of(service) as client:
         cancelled, other = client.submit("a", MESSAGE), client.submit("b", OTHER)

@@ -2,9 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, refused, start
@@ -30,24 +28,24 @@ TENANT = ContextVar("TENANT", default="nobody")
 class Vault:
     """The keys of the tenants, and how often each was asked for."""
 
-    def __init__(self, key_of: Callable[[str], str] = "key-{}".format) -> None:
+    def __init__(self, key_of="key-{}".format):
         self.key_of = key_of
-        self.asked: Counter[str] = Counter()
+        self.asked = Counter()
 
-    def get(self) -> str:
+    def get(self):
         tenant = TENANT.get()
         self.asked[tenant] += 1
         return self.key_of(tenant)
 
-    async def get_later(self) -> str:
+    async def get_later(self):
         await asyncio.sleep(0.01)
         return self.get()
 
-    def source(self, *, is_async: bool) -> Any:
+    def source(self, *, is_async):
         return self.get_later if is_async else self.get
 
 
-async def send_as(client: AsyncPushClient, tenant: str, user: str = "1", **options: Any) -> Receipt:
+async def send_as(client, tenant, user="1", **options):
     TENANT.set(tenant)
     return await client.send(f"{tenant}:{user}", MESSAGE, **options)
 
@@ -55,7 +53,7 @@ async def send_as(client: AsyncPushClient, tenant: str, user: str = "1", **optio
 SYNC_OR_ASYNC = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
-def pushed(service: FakeService) -> dict[str, set[str]]:
+def pushed(service):
     """The users that were pushed under each key."""
     keys = defaultdict(set)
     for request in service.requests:
@@ -65,7 +63,7 @@ def pushed(service: FakeService) -> dict[str, set[str]]:
 
 
 @SYNC_OR_ASYNC
-async def test_two_tenants_that_send_an_equal_message_at_once_are_pushed_under_their_keys(is_async: bool) -> None:
+async def test_two_tenants_that_send_an_equal_message_at_once_are_pushed_under_their_keys(is_async):
     source = Vault().source(is_async=is_async)
     async with Emulator() as emulator, AsyncPushClient(emulator.base_url, source) as push:
         for _ in range(2):  # over a new connection, and over an idle one
@@ -74,20 +72,20 @@ async def test_two_tenants_that_send_an_equal_message_at_once_are_pushed_under_t
         assert emulator.inbox("key-globex").users() == {"globex:1": 2}
 
 
-async def push_as(client: AsyncPushClient, tenant: str) -> None:
+async def push_as(client, tenant):
     TENANT.set(tenant)
     await client.send(f"{tenant}:1", MobilePush(title={"en": "Hi"}, ios_enabled=True))
 
 
-async def submit(client: AsyncPushClient, user: str) -> Receipt:
+async def submit(client, user):
     return await client.submit(user, MESSAGE)
 
 
-async def keyed(client: AsyncPushClient, user: str) -> Receipt:
+async def keyed(client, user):
     return await client.send(user, MESSAGE, idempotency_key=user)
 
 
-async def lingering(client: AsyncPushClient, user: str) -> Receipt:
+async def lingering(client, user):
     return await client.send(user, MESSAGE, timeout=5.0)
 
 
@@ -95,9 +93,9 @@ async def lingering(client: AsyncPushClient, user: str) -> Receipt:
 @pytest.mark.parametrize("send", [submit, keyed, lingering])
 @virtual
 async def test_equal_messages_of_a_tenant_share_a_request_and_each_call_asks_once_for_an_attempt_whatever_the_way(
-    send: Callable[[AsyncPushClient, str], Awaitable[Receipt]], is_async: bool
-) -> None:
-    async def work(tenant: str) -> None:
+    send, is_async
+):
+    async def work(tenant):
         TENANT.set(tenant)
         await asyncio.gather(send(client, f"{tenant}:1"), send(client, f"{tenant}:2"))
 
@@ -111,10 +109,10 @@ async def test_equal_messages_of_a_tenant_share_a_request_and_each_call_asks_onc
 
 
 @virtual
-async def test_campaigns_and_runs_use_the_key_of_their_caller_for_each_attempt() -> None:
+async def test_campaigns_and_runs_use_the_key_of_their_caller_for_each_attempt():
     created = answer(200, {"Content-Type": "application/json"}, b'{"uuid": "1"}')
 
-    async def work(tenant: str) -> None:
+    async def work(tenant):
         TENANT.set(tenant)
         await client.broadcast([f"{tenant}:1"], MESSAGE)
         await client.create_campaign({"name": "n", "message": MESSAGE})
@@ -131,7 +129,7 @@ async def test_campaigns_and_runs_use_the_key_of_their_caller_for_each_attempt()
 
 
 @virtual
-async def test_views_with_their_own_keys_meet_in_a_request_only_if_the_keys_are_equal() -> None:
+async def test_views_with_their_own_keys_meet_in_a_request_only_if_the_keys_are_equal():
     service = FakeService()
     async with client_of(service) as client:
         acme, globex = (client.with_options(api_key=f"key-{name}") for name in ("acme", "globex"))
@@ -154,7 +152,7 @@ async def test_views_with_their_own_keys_meet_in_a_request_only_if_the_keys_are_
 
 
 @pytest.mark.parametrize("key", ["two words", lambda tenant: tenant])
-def test_a_view_checks_its_key_as_the_client_does(key: Any) -> None:
+def test_a_view_checks_its_key_as_the_client_does(key):
     client = AsyncPushClient("https://push.example", "secret-key")
     with pytest.raises(ConfigurationError, match=r"^api_key must be ") as of_view:
         client.with_options(api_key=key)
@@ -175,9 +173,7 @@ def test_a_view_checks_its_key_as_the_client_does(key: Any) -> None:
     ],
 )
 @virtual
-async def test_a_retry_asks_again_and_splits_by_key_if_some_keys_have_rotated(
-    first: Any, policy: RetryPolicy, is_async: bool
-) -> None:
+async def test_a_retry_asks_again_and_splits_by_key_if_some_keys_have_rotated(first, policy, is_async):
     service = FakeService(first)
     vault = Vault(lambda tenant: "key-new" if service.requests and tenant == "new" else "key-old")
     async with client_of(service, api_key=vault.source(is_async=is_async), retry=policy) as client:
@@ -196,7 +192,7 @@ async def test_a_retry_asks_again_and_splits_by_key_if_some_keys_have_rotated(
 
 
 @virtual
-async def test_a_401_is_repeated_at_once_for_the_calls_whose_keys_have_rotated_and_for_no_others() -> None:
+async def test_a_401_is_repeated_at_once_for_the_calls_whose_keys_have_rotated_and_for_no_others():
     service = FakeService(then=lambda request: answer(401 if request.api_key == "key-old" else 204))
     vault = Vault(lambda tenant: f"key-{tenant if service.requests else 'old'}")
     async with client_of(service, api_key=vault.get, retry=RetryPolicy.none()) as client:
@@ -211,7 +207,7 @@ async def test_a_401_is_repeated_at_once_for_the_calls_whose_keys_have_rotated_a
 
 
 @virtual
-async def test_calls_without_a_new_key_are_retried_after_a_401_if_the_policy_retries_it() -> None:
+async def test_calls_without_a_new_key_are_retried_after_a_401_if_the_policy_retries_it():
     service = FakeService(answer(401))
     vault = Vault(lambda tenant: f"key-{tenant if service.requests else 'old'}")
     async with client_of(service, api_key=vault.get, retry=RetryPolicy.safe(retry_on={401}, max_attempts=2)) as client:
@@ -222,7 +218,7 @@ async def test_calls_without_a_new_key_are_retried_after_a_401_if_the_policy_ret
 
 
 @virtual
-async def test_keyed_calls_that_split_by_key_claim_and_settle_their_own_users() -> None:
+async def test_keyed_calls_that_split_by_key_claim_and_settle_their_own_users():
     claims, service = MemoryClaims(), FakeService(answer(500))
     vault = Vault(lambda tenant: f"key-{tenant if service.requests else 'same'}")
     async with client_of(service, api_key=vault.get, claims=claims, retry=RetryPolicy.at_least_once()) as client:
@@ -238,8 +234,8 @@ async def test_keyed_calls_that_split_by_key_claim_and_settle_their_own_users() 
 
 @pytest.mark.parametrize("way", ["future", "close", "task", "failure"])
 @virtual
-async def test_a_submitted_call_that_waits_for_its_key_can_end_before_it_comes(way: str) -> None:
-    async def key() -> str:
+async def test_a_submitted_call_that_waits_for_its_key_can_end_before_it_comes(way):
+    async def key():
         if way == "failure":
             raise ConnectionError
         return await never()
@@ -263,11 +259,11 @@ async def test_a_submitted_call_that_waits_for_its_key_can_end_before_it_comes(w
 
 
 @virtual
-async def test_a_callable_may_return_a_future_or_another_awaitable() -> None:
-    async def later() -> str:
+async def test_a_callable_may_return_a_future_or_another_awaitable():
+    async def later():
         return "of-a-coroutine"
 
-    def key() -> Awaitable[str]:
+    def key():
         if TENANT.get() == "acme":
             return later()
         future = asyncio.get_running_loop().create_future()
@@ -283,26 +279,26 @@ async def test_a_callable_may_return_a_future_or_another_awaitable() -> None:
 
 
 @virtual
-async def test_a_call_that_has_ended_does_not_keep_its_callers_context() -> None:
+async def test_a_call_that_has_ended_does_not_keep_its_callers_context():
     # The context may refer to the call, and the cycle collector does not know calls.
     async with client_of(FakeService(), api_key=lambda: "key") as client:
         future = client.submit("a", MESSAGE)
-        call = future.call  # type: ignore[attr-defined]
+        call = future.call
         assert call.ask is not None
         await future
         assert call.ask is None
 
 
-async def never() -> str:
+async def never():
     return await asyncio.get_running_loop().create_future()
 
 
 @virtual
-async def test_a_submitted_call_that_is_cancelled_as_its_key_arrives_is_not_sent() -> None:
+async def test_a_submitted_call_that_is_cancelled_as_its_key_arrives_is_not_sent():
     service = FakeService()
     keys = asyncio.get_running_loop().create_future()
 
-    async def key() -> str:
+    async def key():
         return await asyncio.shield(keys)
 
     async with client_of(service, api_key=key) as client:
@@ -320,8 +316,8 @@ async def test_a_submitted_call_that_is_cancelled_as_its_key_arrives_is_not_sent
         assert idle(client)
 
 
-async def test_the_debug_mode_of_asyncio_logs_no_key(caplog: pytest.LogCaptureFixture) -> None:
-    async def key() -> str:
+async def test_the_debug_mode_of_asyncio_logs_no_key(caplog):
+    async def key():
         await asyncio.sleep(0)
         return "s3cr3t-key-of-acme"
 
@@ -336,8 +332,8 @@ async def test_the_debug_mode_of_asyncio_logs_no_key(caplog: pytest.LogCaptureFi
 
 
 @virtual
-async def test_a_submit_whose_task_is_cancelled_before_its_first_step_ends() -> None:
-    async def key() -> str:
+async def test_a_submit_whose_task_is_cancelled_before_its_first_step_ends():
+    async def key():
         await asyncio.sleep(1.0)
         return "some-key"
 
@@ -354,7 +350,7 @@ async def test_a_submit_whose_task_is_cancelled_before_its_first_step_ends() -> 
 
 
 @virtual
-async def test_a_retry_whose_calls_split_by_key_costs_the_budget_nothing() -> None:
+async def test_a_retry_whose_calls_split_by_key_costs_the_budget_nothing():
     service = FakeService(then=lambda request: answer(429) if request.api_key == "key-shared" else answer())
     vault = Vault(lambda tenant: f"key-{tenant if service.requests else 'shared'}")
     async with client_of(service, api_key=vault.get) as client:

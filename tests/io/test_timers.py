@@ -15,24 +15,24 @@ from pushsdk._io.timers import TICKS_PER_SECOND, TURNS_TO_READ, DeadlineScope, T
 class Item:
     """Notes when and why it expired."""
 
-    def __init__(self) -> None:
-        self.ends: list[tuple[float, Failure]] = []
+    def __init__(self):
+        self.ends = []
 
-    def expire(self, reason: Failure) -> None:
+    def expire(self, reason):
         self.ends.append((now(), reason))
 
 
-def timers() -> int:
-    return len(asyncio.get_running_loop().timers)  # type: ignore[attr-defined]
+def timers():
+    return len(asyncio.get_running_loop().timers)
 
 
 @virtual
-async def test_what_is_removed_while_a_late_loop_reads_does_not_expire() -> None:
+async def test_what_is_removed_while_a_late_loop_reads_does_not_expire():
     loop = asyncio.get_running_loop()
     keeper, read, unread = TimerWheel(loop), Item(), Item()
     tick = keeper.add(read, now() + 1.0)
     keeper.add(unread, now() + 1.0)
-    loop.jump(60.0)  # type: ignore[attr-defined]
+    loop.jump(60.0)
     await turns(2)
     keeper.remove(read, tick)
     await turns(5)
@@ -41,14 +41,14 @@ async def test_what_is_removed_while_a_late_loop_reads_does_not_expire() -> None
 
 
 @virtual
-async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expires() -> None:
+async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expires():
     loop = asyncio.get_running_loop()
     keeper, items = TimerWheel(loop), [Item() for _ in range(20)]
     for number, item in enumerate(items):
         keeper.add(item, now() + number)
     late = {}
     for turn in range(40):
-        loop.jump(1.0)  # type: ignore[attr-defined]
+        loop.jump(1.0)
         await turns(1)
         late |= {number: turn - number for number, item in enumerate(items) if item.ends and number not in late}
     assert len(late) == 20
@@ -59,10 +59,10 @@ async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expire
 
 @pytest.mark.parametrize("delay", [0.5, 1.0 - 0.0013, None])
 @virtual
-async def test_a_cancellation_from_outside_goes_through_also_together_with_the_deadline(delay: float | None) -> None:
-    wheel, scopes = TimerWheel(asyncio.get_running_loop()), list[DeadlineScope]()
+async def test_a_cancellation_from_outside_goes_through_also_together_with_the_deadline(delay):
+    wheel, scopes = TimerWheel(asyncio.get_running_loop()), []
 
-    async def work() -> None:
+    async def work():
         with DeadlineScope(wheel, now() + 1.0) as scope:
             scopes.append(scope)
             await asyncio.sleep(10.0)
@@ -80,7 +80,7 @@ async def test_a_cancellation_from_outside_goes_through_also_together_with_the_d
 
 
 @virtual
-async def test_a_scope_ends_once_for_the_first_reason_and_two_of_one_tick_both_end() -> None:
+async def test_a_scope_ends_once_for_the_first_reason_and_two_of_one_tick_both_end():
     wheel, before = TimerWheel(asyncio.get_running_loop()), now()
     with DeadlineScope(wheel, before + 1.0) as outer:
         with DeadlineScope(wheel, before + 1.0) as closed:
@@ -91,18 +91,18 @@ async def test_a_scope_ends_once_for_the_first_reason_and_two_of_one_tick_both_e
             await asyncio.sleep(10.0)
         await turns()
     assert (closed.expired, inner.expired, outer.expired) == (Failure.CLOSED, Failure.DEADLINE, Failure.DEADLINE)
-    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+    assert asyncio.current_task().cancelling() == 0
     assert now() <= before + 1.005
     wheel.close()
 
 
 @virtual
-async def test_each_call_of_a_batch_ends_at_its_own_deadline_unless_it_has_left() -> None:
-    before, ends = now(), list[float]()
+async def test_each_call_of_a_batch_ends_at_its_own_deadline_unless_it_has_left():
+    before, ends = now(), []
     async with client_of(FakeService(answer(after=8.0)), limits=Limits(in_flight=1)) as client:
         busy = start(client.send("busy", MESSAGE))
 
-        async def send(number: int) -> None:
+        async def send(number):
             await asyncio.sleep(number / 7)
             with pytest.raises(NotSentError):
                 await client.send(f"user-{number}", MESSAGE, timeout=2.0)
@@ -117,7 +117,7 @@ async def test_each_call_of_a_batch_ends_at_its_own_deadline_unless_it_has_left(
 
 
 @virtual
-async def test_a_deadline_that_rounding_puts_at_the_end_of_its_tick_comes_once() -> None:
+async def test_a_deadline_that_rounding_puts_at_the_end_of_its_tick_comes_once():
     ticks = count(int(now() * TICKS_PER_SECOND) + 100)
     deadline = next(n / 250 for n in ticks if int(n / TICKS_PER_SECOND * TICKS_PER_SECOND) + 1 == n)
     patient = Timeout(total=None, attempt=None)

@@ -2,10 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -27,10 +24,10 @@ from support.wire_network import (
     closed_port,
 )
 from support.wire_rig import OWN_OR_INJECTED
-from support.wire_server import Script, WireServer
+from support.wire_server import WireServer
 
 from pushsdk._core.operations import CREATE_CAMPAIGN
-from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._core.outcome import Failure
 from pushsdk._core.secret import Secret
 from pushsdk._io.fast_post import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, WHOLE_BODY_LIMIT
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
@@ -39,9 +36,7 @@ CAMPAIGN = b'{"name":"c"}'
 
 
 @asynccontextmanager
-async def rigged(
-    script: Script | None = None, *, tls: bool = False, **options: Any
-) -> AsyncIterator[tuple[WireServer, AiohttpTransport]]:
+async def rigged(script=None, *, tls=False, **options):
     """A server and a transport to it."""
     ssl = wire_tls.client_context() if tls else True
     async with (
@@ -51,11 +46,11 @@ async def rigged(
         yield server, transport
 
 
-async def create(transport: AiohttpTransport) -> Evidence:
+async def create(transport):
     return await post(transport, CAMPAIGN, operation=CREATE_CAMPAIGN)
 
 
-def writing(evidence: Evidence) -> tuple[bool, bool, bool, bool]:
+def writing(evidence):
     """Return the evidence of the writing: a real transport, begun, done, on a used connection."""
     return evidence.touched, evidence.started_writing, evidence.written, evidence.reused
 
@@ -66,7 +61,7 @@ AGAIN = (True, True, True, True)
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
-async def test_exchanges_of_any_size_are_written_down_and_their_connection_kept(injected: bool, tls: bool) -> None:
+async def test_exchanges_of_any_size_are_written_down_and_their_connection_kept(injected, tls):
     large = BODY.ljust(6_000_000)
     async with rigged(tls=tls, injected=injected) as (server, transport):
         first, second, third = await post(transport), await post(transport), await post(transport, large)
@@ -85,14 +80,12 @@ async def test_exchanges_of_any_size_are_written_down_and_their_connection_kept(
 @pytest.mark.parametrize(
     ("trouble", "injected"), [("refused", False), ("no connection in time", True), ("cancelled", False)]
 )
-async def test_after_a_failure_to_connect_the_name_is_looked_up_again(
-    trouble: str, injected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked_up, loop = list[str](), asyncio.get_running_loop()
+async def test_after_a_failure_to_connect_the_name_is_looked_up_again(trouble, injected, monkeypatch):
+    looked_up, loop = [], asyncio.get_running_loop()
     async with WireServer() as server, closed_port() as closed, black_hole() as silent:
         places = iter([closed if trouble == "refused" else silent, server.address])
 
-        async def getaddrinfo(host: str, _port: int, **_: object) -> list[tuple[object, ...]]:
+        async def getaddrinfo(host, _port, **_):
             looked_up.append(host)
             return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", next(places))]
 
@@ -109,7 +102,7 @@ async def test_after_a_failure_to_connect_the_name_is_looked_up_again(
     assert looked_up == ["localhost"] * 2
 
 
-async def test_a_session_without_names_has_none_to_look_up_again(tmp_path: Path) -> None:
+async def test_a_session_without_names_has_none_to_look_up_again(tmp_path):
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(tmp_path / "nobody"))) as session:
         transport = AiohttpTransport(TransportSettings(base_url="http://127.0.0.1", session=session), limit=4)
         assert (await post(transport)).failure is Failure.REFUSED
@@ -118,8 +111,8 @@ async def test_a_session_without_names_has_none_to_look_up_again(tmp_path: Path)
 # --- what fails ---
 
 
-async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def post_(*_: Any, **__: Any) -> None:
+async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch):
+    async def post_(*_, **__):
         raise RuntimeError("Session is closed")
 
     async with transport_to("http://127.0.0.1:9", injected=True) as transport:
@@ -128,7 +121,7 @@ async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch: pyt
     assert (evidence.failure, evidence.reason) == (Failure.SESSION, "RuntimeError")
 
 
-async def test_an_unexpected_exception_is_a_failure() -> None:
+async def test_an_unexpected_exception_is_a_failure():
     async with rigged() as (server, transport):
         evidence = await post(transport, key=Secret.of("a\r\nb"))
     assert (evidence.failure, evidence.reason, server.begun) == (Failure.OTHER, "ValueError", 0)
@@ -150,9 +143,7 @@ async def test_an_unexpected_exception_is_a_failure() -> None:
         (302, post, ERROR_BODY_LIMIT, False),
     ],
 )
-async def test_a_body_is_read_to_its_bound(
-    status: int, send_: Callable[[AiohttpTransport], Awaitable[Evidence]], size: int | None, injected: bool
-) -> None:
+async def test_a_body_is_read_to_its_bound(status, send_, size, injected):
     body = b"" if status == 204 else b"x" * (1 << 17)
     async with rigged(when(always, answering(response(status, body))), injected=injected) as (_server, transport):
         evidence = await send_(transport)
@@ -163,9 +154,7 @@ async def test_a_body_is_read_to_its_bound(
 @pytest.mark.parametrize(
     ("start", "end"), [(b"{", fin), (b"{", rst), (b"", fin)], ids=["truncated", "reset", "before its first byte"]
 )
-async def test_a_status_stands_whatever_becomes_of_the_body(
-    start: bytes, end: Callable[[Any], Awaitable[object]]
-) -> None:
+async def test_a_status_stands_whatever_becomes_of_the_body(start, end):
     head = response(200, Content_Length=1000)
     async with rigged(when(always, step(take, send(head), send(start), end))) as (_server, transport):
         evidence = await create(transport)
@@ -177,14 +166,14 @@ async def test_a_status_stands_whatever_becomes_of_the_body(
 class OlderRequest(aiohttp.ClientRequest):
     """Writes its body without a length."""
 
-    async def write_bytes(self, writer: Any, *_: object) -> None:
+    async def write_bytes(self, writer, *_):
         with pytest.raises(TypeError, match="not decoded"):
             self.body.decode()
         await self.body.write(writer)
         await writer.write_eof()
 
 
-async def test_a_body_can_be_written_without_a_length() -> None:
+async def test_a_body_can_be_written_without_a_length():
     async with WireServer() as server, aiohttp.ClientSession(request_class=OlderRequest) as session:
         transport = AiohttpTransport(TransportSettings(base_url=server.base_url, session=session), limit=4)
         assert writing(await post(transport)) == FIRST
@@ -192,10 +181,10 @@ async def test_a_body_can_be_written_without_a_length() -> None:
 
 
 @pytest.mark.parametrize("size", [WHOLE_BODY_LIMIT, 4_000_000])
-async def test_a_unix_socket_tells_only_of_bytes_that_it_has_not_taken(tmp_path: Path, size: int) -> None:
+async def test_a_unix_socket_tells_only_of_bytes_that_it_has_not_taken(tmp_path, size):
     ended = asyncio.Event()
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         await reader.readexactly(WHOLE_BODY_LIMIT)
         writer.write(response(204))

@@ -17,7 +17,7 @@ from pushsdk import (
 
 
 @virtual
-async def test_a_view_has_its_own_policy_and_timeout_and_shares_the_budget() -> None:
+async def test_a_view_has_its_own_policy_and_timeout_and_shares_the_budget():
     service = FakeService(then=refused())
     async with client_of(service) as client:
         view = client.with_options(retry=RetryPolicy.none())
@@ -31,7 +31,7 @@ async def test_a_view_has_its_own_policy_and_timeout_and_shares_the_budget() -> 
 
 
 @virtual
-async def test_flush_does_not_wait_for_calls_that_come_after_it_and_its_cancellation_leaves_the_sends_alone() -> None:
+async def test_flush_does_not_wait_for_calls_that_come_after_it_and_its_cancellation_leaves_the_sends_alone():
     service = FakeService(answer(after=1.0), answer(after=9.0))
     async with client_of(service) as client:
         before, first = now(), start(client.send("a", MESSAGE))
@@ -51,7 +51,7 @@ async def test_flush_does_not_wait_for_calls_that_come_after_it_and_its_cancella
 
 
 @virtual
-async def test_a_view_of_a_view_keeps_what_is_not_said_anew() -> None:
+async def test_a_view_of_a_view_keeps_what_is_not_said_anew():
     service = FakeService(then=hang())
     async with client_of(service, timeout=Timeout(attempt=None)) as client:
         view = client.with_options(timeout=1.0).with_options(retry=RetryPolicy.at_least_once(max_attempts=1))
@@ -62,7 +62,7 @@ async def test_a_view_of_a_view_keeps_what_is_not_said_anew() -> None:
 
 
 @virtual
-async def test_flush_sends_what_lingers_and_waits_for_its_end() -> None:
+async def test_flush_sends_what_lingers_and_waits_for_its_end():
     service = FakeService()
     async with client_of(service, batching=Batching(linger=9.0)) as client:
         before = now()

@@ -1,12 +1,10 @@
 """Processes to kill."""
 
-from collections.abc import Iterator
-
 import pytest
 from support.kill_nursery import Nursery
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
+def nursery():
     with Nursery() as nursery:
         yield nursery

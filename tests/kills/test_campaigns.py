@@ -3,36 +3,31 @@
 Moments and faults are drawn with a seed; the timing depends on the machine.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from support.claim_stores import place_of
 from support.kill_child import KEY
-from support.kill_drivers import IN_FLIGHT, ArrowPlan, Driver, Jobs, Run
-from support.kill_nursery import Nursery, ProcessLife
+from support.kill_drivers import IN_FLIGHT, ArrowPlan, Jobs, Run
 from support.kill_service import ROUGH, STEADY, KillService
 
 pytestmark = pytest.mark.skipif("not hasattr(__import__('os'), 'fork')", reason="its processes are forked")
 
 
-def killer(life: ProcessLife, last: int, delay: float) -> Callable[[int], None]:
+def killer(life, last, delay):
     """Kill shortly after request number ``last`` has arrived."""
 
-    def look(requests: int) -> None:
+    def look(requests):
         if requests == last:
             asyncio.get_running_loop().call_later(delay, life.kill)
 
     return look
 
 
-async def survive(driver: Driver, nursery: Nursery, service: KillService, *, kills: int) -> dict[str, int]:
+async def survive(driver, nursery, service, *, kills):
     """Kill and start processes as often as required, then start them until nobody is left; return the last totals."""
-    dice, killed, totals = random.Random(kills), 0, dict[str, int]()
+    dice, killed, totals = random.Random(kills), 0, {}
     for number, jobs in enumerate(driver.lives(kills)):
         assert number < kills + 20, "it does not come to an end"
         lives = [await nursery.start({**job, "base_url": service.base_url}) for job in jobs]
@@ -52,7 +47,7 @@ async def survive(driver: Driver, nursery: Nursery, service: KillService, *, kil
     return totals
 
 
-RUNS: list[tuple[int, dict[str, Any]]] = [
+RUNS = [
     (500, {}),
     (500, {"on_unknown": "resend"}),
     (1000, {"do": "each"}),
@@ -62,9 +57,7 @@ RUNS: list[tuple[int, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("users", [10_000, pytest.param(500_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("chunk", "options"), RUNS, ids=["skip", "resend", "each", "durable"])
-async def test_a_run_survives_its_kills(
-    users: int, chunk: int, options: dict[str, Any], nursery: Nursery, request: pytest.FixtureRequest
-) -> None:
+async def test_a_run_survives_its_kills(users, chunk, options, nursery, request):
     faults, kills = (STEADY if "on_unknown" in options else ROUGH), 3 if users == 10_000 else 10
     driver = Run(request.getfixturevalue("tmp_path") / "run", users, chunk * users // 500_000, **options)
     culprits = frozenset() if "on_unknown" in options else frozenset({7, users // 2})
@@ -78,9 +71,7 @@ LONG = [pytest.param(*case, marks=pytest.mark.long) for case in (("directory", 3
 
 
 @pytest.mark.parametrize(("kind", "kills"), [("sqlite", 3), ("redis", 3), ("objects", 3), *LONG])
-async def test_jobs_of_killed_workers_are_accounted_for(
-    kind: str, kills: int, nursery: Nursery, request: pytest.FixtureRequest
-) -> None:
+async def test_jobs_of_killed_workers_are_accounted_for(kind, kills, nursery, request):
     jobs = max(400, 30 * kills)
     async with KillService(jobs, seed=1, faults=ROUGH) as service:
         driver = Jobs(kind, place_of(kind, request), jobs, 3)
@@ -96,9 +87,7 @@ async def test_jobs_of_killed_workers_are_accounted_for(
         pytest.param("objects", None, marks=pytest.mark.long),
     ],
 )
-async def test_an_arrow_plan_of_killed_processes_is_accounted_for(
-    kind: str, personal: str | None, nursery: Nursery, request: pytest.FixtureRequest
-) -> None:
+async def test_an_arrow_plan_of_killed_processes_is_accounted_for(kind, personal, nursery, request):
     users, chunk = (600, 1) if personal else (3_000, 20)
     async with KillService(users, seed=1, faults=ROUGH) as service:
         driver = ArrowPlan(kind, place_of(kind, request), users, chunk, personal=personal)

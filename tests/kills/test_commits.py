@@ -3,11 +3,9 @@
 import os
 import random
 import signal
-from pathlib import Path
 
 import pytest
 from support.kill_drivers import IN_FLIGHT, Run
-from support.kill_nursery import Nursery
 from support.kill_service import CALM, ROUGH, KillService
 
 from pushsdk import RunFileError, read_report
@@ -24,7 +22,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_killed_planner_sends_nothing_and_plans_again(size: int, nursery: Nursery, tmp_path: Path) -> None:
+async def test_a_killed_planner_sends_nothing_and_plans_again(size, nursery, tmp_path):
     driver = Run(path := tmp_path / "run", 3_000, 50)
     async with KillService(3_000, seed=1, faults=CALM) as service:
         job = {**driver.job, "base_url": service.base_url}
@@ -41,7 +39,7 @@ async def test_a_killed_planner_sends_nothing_and_plans_again(size: int, nursery
     assert os.listdir(tmp_path) == ["run"]
 
 
-async def test_a_run_survives_kills_in_the_middle_of_a_commit(nursery: Nursery, tmp_path: Path) -> None:
+async def test_a_run_survives_kills_in_the_middle_of_a_commit(nursery, tmp_path):
     driver, dice, kills = Run(path := tmp_path / "run", 6_000, 10), random.Random(5), 0
     async with KillService(6_000, seed=5, faults=ROUGH, latency=0.002) as service:
         for number, (job,) in enumerate(driver.lives(0)):

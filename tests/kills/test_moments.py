@@ -1,13 +1,10 @@
 """kill -9 at a chosen moment: nobody is in doubt before the claim of a request, and nobody but its users after it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
 from support.claim_stores import SHARED, place_of
-from support.kill_drivers import ArrowPlan, Driver, Jobs, Run
-from support.kill_nursery import Nursery
+from support.kill_drivers import ArrowPlan, Jobs, Run
 from support.kill_service import CALM, KillService
 
 pytestmark = pytest.mark.skipif("not hasattr(__import__('os'), 'fork')", reason="its processes are forked")
@@ -16,8 +13,8 @@ USERS, CHUNK = 60, 10
 
 
 @pytest.fixture
-def driver(request: pytest.FixtureRequest) -> Driver:
-    kind: str = request.param
+def driver(request):
+    kind = request.param
     if kind.startswith("run"):
         return Run(request.getfixturevalue("tmp_path") / "run", USERS, CHUNK, durable=kind == "run, durable")
     if kind.startswith("plan"):
@@ -29,7 +26,7 @@ def driver(request: pytest.FixtureRequest) -> Driver:
 EACH = pytest.mark.parametrize("driver", ["run", "plan", "sqlite"], indirect=True)
 
 
-async def is_completed(driver: Driver, nursery: Nursery, service: KillService, *, doubt: int) -> bool:
+async def is_completed(driver, nursery, service, *, doubt):
     """Have another process go on, and return whether all but the users in doubt are accepted."""
     job = {**driver.job, "base_url": service.base_url}
     life = await nursery.start({**job, "do": "resume"} if "run" in job and await driver.in_doubt() is not None else job)
@@ -45,7 +42,7 @@ async def is_completed(driver: Driver, nursery: Nursery, service: KillService, *
     ["support.kill_child.api_key", "asyncio.selector_events.BaseSelectorEventLoop.sock_connect", "the claim"],
     ids=["asked for the key", "connecting", "claiming"],
 )
-async def test_users_are_sent_to_after_a_kill_before_their_claim(place: str, driver: Driver, nursery: Nursery) -> None:
+async def test_users_are_sent_to_after_a_kill_before_their_claim(place, driver, nursery):
     async with KillService(USERS, seed=1, faults=CALM) as service:
         dies_at = driver.claims_at if place == "the claim" else place
         life = await nursery.start({**driver.job, "base_url": service.base_url, "dies_at": dies_at})
@@ -54,14 +51,14 @@ async def test_users_are_sent_to_after_a_kill_before_their_claim(place: str, dri
         assert await is_completed(driver, nursery, service, doubt=0)
 
 
-async def until_nobody_is_in_doubt(driver: Driver) -> None:
+async def until_nobody_is_in_doubt(driver):
     async with asyncio.timeout(60):
         while await driver.in_doubt() != 0:  # noqa: ASYNC110 - another process writes
             await asyncio.sleep(0.01)
 
 
 @EACH
-async def test_users_are_sent_to_after_a_kill_during_a_pause(driver: Driver, nursery: Nursery) -> None:
+async def test_users_are_sent_to_after_a_kill_during_a_pause(driver, nursery):
     async with KillService(USERS, seed=1, faults={"429, in a minute": 1}) as service:
         arrived = asyncio.Event()
         service.when_seen = lambda requests: arrived.set()
@@ -75,10 +72,10 @@ async def test_users_are_sent_to_after_a_kill_during_a_pause(driver: Driver, nur
 
 
 @EACH
-async def test_nobody_is_claimed_during_a_handshake(driver: Driver, nursery: Nursery) -> None:
+async def test_nobody_is_claimed_during_a_handshake(driver, nursery):
     connected = asyncio.Semaphore(0)
 
-    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connect(reader, writer):
         connected.release()
         await reader.read()
         writer.close()
@@ -95,9 +92,7 @@ async def test_nobody_is_claimed_during_a_handshake(driver: Driver, nursery: Nur
 
 @pytest.mark.parametrize("driver", ["run", "run, durable", "plan", "plan, personal", *SHARED], indirect=True)
 @pytest.mark.parametrize("pushed", [0, 1], ids=["before the first byte", "before the settlement"])
-async def test_claimed_users_are_in_doubt_and_are_not_sent_to_again(
-    pushed: int, driver: Driver, nursery: Nursery
-) -> None:
+async def test_claimed_users_are_in_doubt_and_are_not_sent_to_again(pushed, driver, nursery):
     place = driver.settles_at if pushed else "pushsdk._io.fast_post.HttpConnection.write"
     async with KillService(USERS, seed=1, faults=CALM) as service:
         life = await nursery.start({**driver.job, "base_url": service.base_url, "dies_at": place, "in_flight": 1})

@@ -3,14 +3,13 @@
 import asyncio
 from collections import Counter
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_service import (
     FakeService,
-    Request,
     answer,
     client_of,
     fails,
@@ -25,7 +24,7 @@ from support.fake_service import (
 from support.model_settings import LONG, SHORT, mostly
 from support.virtual_time import run
 
-from pushsdk import AsyncPushClient, Batching, Limits, Outcome, PartialError, Rate, RetryPolicy, SendAbandoned, Timeout
+from pushsdk import Batching, Limits, Outcome, PartialError, Rate, RetryPolicy, SendAbandoned, Timeout
 from pushsdk._core.outcome import Failure, join
 from pushsdk._core.rate_limit import CAPACITY, THROTTLED_COST
 
@@ -134,7 +133,7 @@ STYLES = st.builds(
     total=mostly(30.0, None, 5.0, 0.5, 0.05, 0.015),
     attempt=mostly(10.0, None, 0.3),
 )
-PARTS: dict[str, st.SearchStrategy[Any]] = {
+PARTS = {
     "deeds": st.lists(DEEDS, min_size=2, max_size=16),
     "styles": st.lists(STYLES, min_size=3, max_size=3),
     "faults": st.lists(st.sampled_from([*list(FAULTS) * 3, *PAUSES]), min_size=1, max_size=20),
@@ -189,10 +188,10 @@ CROWDS = st.builds(
         "source": st.sampled_from(["sync", "async"]),
     },
 )
-CALL = ContextVar["CallRecord"]("CALL")
+CALL = ContextVar("CALL")
 
 
-def user_of(call: int, number: int) -> str:
+def user_of(call, number):
     """Long enough for ids to be most of a request: only then halving helps."""
     return f"user-{number}-of-the-call-number-{call}"
 
@@ -200,7 +199,7 @@ def user_of(call: int, number: int) -> str:
 class CallRecord:
     """One call, and what its caller was told."""
 
-    def __init__(self, number: int, deed: Deed, world: World) -> None:
+    def __init__(self, number, deed, world):
         # Not after the close: they would only hear that it is closed.
         self.deed = deed._replace(at=min(deed.at, 0.99 * world.close_at))
         self.style = world.styles[deed.style]
@@ -210,12 +209,12 @@ class CallRecord:
             self.users[0] = deed.shared_user
         self.started = self.ended = -1.0
         self.times = 0
-        self.result: Any = None
+        self.result = None
         # What its callable returned last, and how often it was asked.
-        self.key: str | None = "secret-key" if world.source == "fixed" else None
+        self.key = "secret-key" if world.source == "fixed" else None
         self.asked = 0
 
-    async def call(self, client: AsyncPushClient) -> None:
+    async def call(self, client):
         await asyncio.sleep(self.deed.at)
         CALL.set(self)
         loop = asyncio.get_running_loop()
@@ -234,7 +233,7 @@ class CallRecord:
             self.times += 1
             self.ended = loop.time()
 
-    async def live(self, client: AsyncPushClient) -> None:
+    async def live(self, client):
         task = asyncio.ensure_future(self.call(client))
         leave_at = None if self.deed.cancel_after is None else self.deed.at + self.deed.cancel_after
         await asyncio.wait([task], timeout=leave_at)
@@ -246,11 +245,11 @@ class CallRecord:
             task.exception()
 
     @property
-    def cancelled(self) -> bool:
+    def cancelled(self):
         return isinstance(self.result, asyncio.CancelledError)
 
     @property
-    def outcomes(self) -> dict[str, Outcome]:
+    def outcomes(self):
         """Return what the caller knows; nothing if it was cancelled."""
         if self.cancelled:
             return {}
@@ -259,25 +258,25 @@ class CallRecord:
         return dict.fromkeys(self.users, self.result.outcome)
 
 
-def source_of(world: World) -> Any:
+def source_of(world):
     """The api_key of the client. A callable has a plan for the first ask of a call, and one for the others."""
     plans = [list(world.keys), list(world.later_keys)]
 
-    def step_of(record: CallRecord) -> str:
+    def step_of(record):
         plan = plans[record.asked > 0]
         record.asked, record.key = record.asked + 1, None
         return plan.pop(0) if plan else "usual"
 
-    def answered(record: CallRecord, step: str) -> str:
+    def answered(record, step):
         if step == "raises":
             raise ConnectionError
         record.key = f"key-{record.deed.tenant}{'-new' if step == 'rotated' else ''}"
         return record.key
 
-    def key() -> str:
+    def key():
         return answered(record := CALL.get(), step_of(record))
 
-    async def later() -> str:
+    async def later():
         step = step_of(record := CALL.get())
         if step in ("slow", "hangs"):
             await asyncio.sleep(0.05 if step == "slow" else 1e6)
@@ -286,10 +285,10 @@ def source_of(world: World) -> Any:
     return {"fixed": "secret-key", "sync": key, "async": later}[world.source]
 
 
-async def live(world: World) -> None:
+async def live(world):
     faults = [{**FAULTS, **PAUSES}[name] for name in world.faults]
 
-    def then(request: Request) -> Any:
+    def then(request):
         for user in request.user_ids:
             if request.api_key not in {record.key for record in records if user in record.users}:
                 wrong.append((request.api_key, user))
@@ -301,8 +300,8 @@ async def live(world: World) -> None:
             return answer(400)
         return faults.pop(0) if faults else answer()
 
-    service, events, wrong = FakeService(then=then), list[Any](), list[tuple[str, str]]()
-    options: Any = {"batching": world.batching, "limits": world.limits, "rate": world.rate}
+    service, events, wrong = FakeService(then=then), [], []
+    options = {"batching": world.batching, "limits": world.limits, "rate": world.rate}
     client = client_of(service, api_key=source_of(world), on_event=events.append, retry_tokens=world.tokens, **options)
     records = [CallRecord(number, deed, world) for number, deed in enumerate(world.deeds)]
     tasks = [asyncio.ensure_future(record.live(client)) for record in records]
@@ -324,9 +323,9 @@ async def live(world: World) -> None:
     judge_effort(client, service, world)
 
 
-def judge(records: list[CallRecord], service: FakeService, abandoned: list[SendAbandoned]) -> dict[str, Outcome]:
+def judge(records, service, abandoned):
     """Every caller was told the truth, once, in time. Returns the final outcome of every user of one call only."""
-    ends: dict[str, SendAbandoned] = {}
+    ends = {}
     for event in abandoned:
         own = [user for user in event.user_ids if user not in SHARED_USERS]
         assert not ends.keys() & set(own), "a user's end was told twice"
@@ -337,8 +336,8 @@ def judge(records: list[CallRecord], service: FakeService, abandoned: list[SendA
         if request.accepted
         for user in request.user_ids
     )
-    least, most = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    finals: dict[str, Outcome] = {}
+    least, most = Counter(), Counter()
+    finals = {}
     for record in records:
         result, outcomes = record.result, record.outcomes
         assert record.times <= 1
@@ -382,7 +381,7 @@ def judge(records: list[CallRecord], service: FakeService, abandoned: list[SendA
     return finals
 
 
-def judge_report(records: list[CallRecord], report: Any, finals: dict[str, Outcome], closing: float) -> None:
+def judge_report(records, report, finals, closing):
     """The report of the close names whoever was on the way, with the true outcome."""
     named = {
         user: outcome
@@ -397,7 +396,7 @@ def judge_report(records: list[CallRecord], report: Any, finals: dict[str, Outco
             assert {*record.users} - {*SHARED_USERS} <= ends | named.keys()
 
 
-def judge_effort(client: AsyncPushClient, service: FakeService, world: World) -> None:
+def judge_effort(client, service, world):
     """Retries were paid for, and the counters add up."""
     stats = client.stats()
     accepted = sum(request.accepted for request in service.requests)
@@ -411,12 +410,12 @@ def judge_effort(client: AsyncPushClient, service: FakeService, world: World) ->
 
 @settings(SHORT, max_examples=80)
 @given(world=WORLDS | CROWDS)
-def test_every_call_gets_its_true_outcome_once_and_in_time_under_its_key(world: World) -> None:
+def test_every_call_gets_its_true_outcome_once_and_in_time_under_its_key(world):
     run(live(world), collect=False)
 
 
 @pytest.mark.long
 @LONG
 @given(world=WORLDS | CROWDS)
-def test_every_call_gets_its_true_outcome_once_and_in_time_under_its_key_at_length(world: World) -> None:
+def test_every_call_gets_its_true_outcome_once_and_in_time_under_its_key_at_length(world):
     run(live(world), collect=False)

@@ -1,8 +1,6 @@
 """Group commits: concurrent events share a commit, and no event is reported before its commit."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 from support.virtual_time import turns, virtual
@@ -10,69 +8,69 @@ from support.virtual_time import turns, virtual
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.threads import in_thread
 from pushsdk._runs.log import RunFileLog
-from pushsdk._runs.plan import ChunkRequest, Event, Notes, UserRange
+from pushsdk._runs.plan import ChunkRequest, UserRange
 
 
 class Tape:
     """A journal that records its commits."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         #: The number of events per commit, and the users of the events that were reported as committed.
-        self.groups: list[int] = []
-        self.committed: list[int] = []
+        self.groups = []
+        self.committed = []
         self.broken = False
 
-    def commit(self, events: Sequence[Event], notes: Notes | None, *, at_once: bool = False) -> bool:
+    def commit(self, events, notes, *, at_once=False):
         if self.broken:
             raise OSError("the disk is full")
         self.groups.append(len(events))
         return True
 
-    def apply(self, events: Sequence[Event], notes: Notes | None) -> None:
+    def apply(self, events, notes):
         self.committed.extend(start for start, _, _ in events)
 
 
 class Thread:
     """Blocking work that runs when the test asks for it."""
 
-    def __init__(self) -> None:
-        self.waiting: list[asyncio.Event] = []
+    def __init__(self):
+        self.waiting = []
 
-    async def __call__(self, work: Callable[[], Any]) -> Any:
+    async def __call__(self, work):
         self.waiting.append(go := asyncio.Event())
         await go.wait()
         return work()
 
 
-async def at_once(work: Callable[[], Any]) -> Any:
+async def at_once(work):
     return work()
 
 
-async def no_thread(work: Callable[[], Any]) -> Any:
+async def no_thread(work):
     raise RuntimeError("can't start new thread")
 
 
 class Log(RunFileLog):
     """A ``RunFileLog`` on a ``Tape``; users are numbers. With an ``offload`` it is durable."""
 
-    def __init__(self, tape: Tape, offload: Any = None) -> None:
+    def __init__(self, tape, offload=None):
         super().__init__(
-            tape,  # type: ignore[arg-type]
+            tape,
             loop=asyncio.get_running_loop(),
             offload=offload or in_thread,
             durable=offload is not None,
         )
 
-    def write(self, user: int) -> None:
+    def write(self, user):
         self.settle(UserRange(0, user, user + 1), UserStatus(UserState.ACCEPTED, 204))
 
-    async def add(self, user: int) -> bool:
+    async def add(self, user):
         users, _ = await self.claim(ChunkRequest(UserRange(0, user, user + 1), b"", b"", None), resent=False)
         return users == 1
 
 
 @virtual
-async def test_events_during_a_commit_share_the_next_and_are_reported_after_it() -> None:
+async def test_events_during_a_commit_share_the_next_and_are_reported_after_it():
     log = Log(tape := Tape(), thread := Thread())
     calls = [asyncio.ensure_future(log.add(0))]
     await turns(3)
@@ -90,7 +88,7 @@ async def test_events_during_a_commit_share_the_next_and_are_reported_after_it()
 
 @pytest.mark.parametrize("offload", [None, at_once, no_thread])
 @virtual
-async def test_after_a_failed_commit_nothing_more_is_committed(offload: Any) -> None:
+async def test_after_a_failed_commit_nothing_more_is_committed(offload):
     log = Log(tape := Tape(), offload)
     tape.broken = True
     assert not await log.add(0)
@@ -104,11 +102,11 @@ async def test_after_a_failed_commit_nothing_more_is_committed(offload: Any) -> 
 
 @pytest.mark.parametrize("has_started", [False, True])
 @virtual
-async def test_a_commit_whose_task_is_cancelled_is_made_once(has_started: bool) -> None:
-    tasks: set[asyncio.Task[Any]] = set()
+async def test_a_commit_whose_task_is_cancelled_is_made_once(has_started):
+    tasks = set()
 
-    async def stubborn(work: Callable[[], Any]) -> Any:
-        tasks.add(asyncio.current_task())  # type: ignore[arg-type]
+    async def stubborn(work):
+        tasks.add(asyncio.current_task())
         await turns(1)
         if has_started:
             work()

@@ -1,8 +1,5 @@
 """The journal: plan, events and errors. What events add up to is in ``test_journal_model``."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from support.run_files import ACCEPTED, BROADCAST, CLAIMED, EACH, PENDING, event, make_run, pieces, record
 
@@ -15,11 +12,11 @@ from pushsdk._runs.run_file.journal import IN_DOUBT, Journal
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "a.run"
 
 
-def test_a_plan_is_counted_as_it_grows_and_its_rows_are_read_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_counted_as_it_grows_and_its_rows_are_read_once(path, monkeypatch):
     small = [Chunk(1, b'"%d"' % number, b"m" * 996) for number in range(40)]
     large = [Chunk(1, b'"x"', b"m" * 3 * records.PACK), Chunk(1, b'"y"')]
     journal = Journal.open_or_create(path, EACH)
@@ -31,7 +28,7 @@ def test_a_plan_is_counted_as_it_grows_and_its_rows_are_read_once(path: Path, mo
     journal.close()
     journal = Journal.open(path, write=False)
     assert (journal.sealed, journal.duplicates, journal.outcomes()[Outcome.NOT_SENT]) == (True, 7, 42)
-    plain, reads = RunFile.read, list[str]()
+    plain, reads = RunFile.read, []
     monkeypatch.setattr(RunFile, "read", lambda file, sql, *values: reads.append(sql) or plain(file, sql, *values))
     assert [journal.load(number) for number in range(41, -1, -1)] == [*small, *large][::-1]
     assert len(reads) == 5
@@ -39,7 +36,7 @@ def test_a_plan_is_counted_as_it_grows_and_its_rows_are_read_once(path: Path, mo
     journal.close()
 
 
-def test_users_may_be_claimed_while_ranges_are_iterated(path: Path) -> None:
+def test_users_may_be_claimed_while_ranges_are_iterated(path):
     journal = make_run(path, (3, 3, 3))
     record(journal, [event(ACCEPTED, 4, 5, 204)])
     ranges = []
@@ -53,7 +50,7 @@ def test_users_may_be_claimed_while_ranges_are_iterated(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 1), (0, 6), (1, 1)])
-def test_an_event_outside_the_plan_is_refused_and_changes_nothing(path: Path, start: int, stop: int) -> None:
+def test_an_event_outside_the_plan_is_refused_and_changes_nothing(path, start, stop):
     journal = make_run(path)
     with pytest.raises(ValueError, match="users of the plan, 0 to 4"):
         record(journal, [event(CLAIMED, 0, 3), event(CLAIMED, start, stop)])
@@ -65,7 +62,7 @@ def test_an_event_outside_the_plan_is_refused_and_changes_nothing(path: Path, st
 
 
 @pytest.mark.parametrize("ids", [b'"a"', b"1,2"])
-def test_ids_that_contradict_the_plan_are_not_reported(path: Path, ids: bytes) -> None:
+def test_ids_that_contradict_the_plan_are_not_reported(path, ids):
     journal = Journal.open_or_create(path, BROADCAST)
     journal.add([Chunk(2, ids)])
     with pytest.raises(RunFileError, match="damaged"):
@@ -76,7 +73,7 @@ def test_ids_that_contradict_the_plan_are_not_reported(path: Path, ids: bytes) -
 @pytest.mark.parametrize(
     "use", [lambda journal: record(journal, [event(CLAIMED, 0, 3)]), lambda journal: journal.load(0)]
 )
-def test_a_closed_journal_says_so(path: Path, use: Callable[[Journal], object]) -> None:
+def test_a_closed_journal_says_so(path, use):
     journal = make_run(path)
     journal.close()
     journal.close()
@@ -84,7 +81,7 @@ def test_a_closed_journal_says_so(path: Path, use: Callable[[Journal], object]) 
         use(journal)
 
 
-def test_a_journal_opened_for_reading_writes_nothing(path: Path) -> None:
+def test_a_journal_opened_for_reading_writes_nothing(path):
     make_run(path).close()
     before = path.read_bytes()
     journal = Journal.open(path, write=False)

@@ -3,9 +3,8 @@
 import os
 import random
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -26,7 +25,7 @@ class Intact(NamedTuple):
     data: bytes
     content: object
 
-    def is_refused(self, damaged: bytes, label: object, *, modes: tuple[bool, ...] = (False, True)) -> bool:
+    def is_refused(self, damaged, label, *, modes=(False, True)):
         """Return True if the damaged file is refused; otherwise it has its content, also when the run goes on."""
         self.path.write_bytes(damaged)
         refused = False
@@ -44,7 +43,7 @@ class Intact(NamedTuple):
         return refused
 
 
-def go_on(journal: Journal, path: Path, label: object) -> Journal:
+def go_on(journal, path, label):
     """Undetected damage must not spread when the run continues."""
     for _ in range(3):
         record(journal, [event(CLAIMED, journal.users - 1, journal.users, resent=True)] * 8)
@@ -56,7 +55,7 @@ def go_on(journal: Journal, path: Path, label: object) -> Journal:
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Intact]:
+def small(tmp_path_factory):
     """A run with every kind of event in small pages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runfile, "PAGE", 512)
@@ -70,7 +69,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Intact]:
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Intact:
+def large(tmp_path_factory):
     """A run with inner pages and overflow pages in plan and log."""
     path = tmp_path_factory.mktemp("large") / "a.run"
     journal = Journal.open_or_create(path, BROADCAST)
@@ -89,8 +88,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Intact:
 @pytest.mark.parametrize(
     ("name", "places"), [("small", 400), ("large", 60), pytest.param("large", 3000, marks=pytest.mark.long)]
 )
-def test_any_byte_may_change(name: str, places: int, request: pytest.FixtureRequest) -> None:
-    intact: Intact = request.getfixturevalue(name)
+def test_any_byte_may_change(name, places, request):
+    intact = request.getfixturevalue(name)
     draw, refused = random.Random(20240229), 0
     page = len(intact.data) // 2 if name == "small" else runfile.PAGE
     heads = [start + place for start in range(0, len(intact.data), page) for place in range(100 if not start else 8)]
@@ -103,15 +102,15 @@ def test_any_byte_may_change(name: str, places: int, request: pytest.FixtureRequ
 
 
 @pytest.mark.parametrize(("name", "cuts"), [("small", 150), ("large", 40)])
-def test_a_file_may_end_anywhere(name: str, cuts: int, request: pytest.FixtureRequest) -> None:
-    intact: Intact = request.getfixturevalue(name)
+def test_a_file_may_end_anywhere(name, cuts, request):
+    intact = request.getfixturevalue(name)
     for size in [0, *range(runfile.PAGE, len(intact.data), 20 * runfile.PAGE)]:
         assert intact.is_refused(intact.data[:size], size)
     for size in random.Random(20240229).sample(range(len(intact.data)), cuts):
         assert intact.is_refused(intact.data[:size], size)
 
 
-def vandalize(path: Path, statement: str, *values: Any) -> None:
+def vandalize(path, statement, *values):
     with sqlite3.connect(path) as db:
         if values:
             db.execute(statement, values)
@@ -140,7 +139,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("statement", LOST.values(), ids=LOST)
-def test_missing_and_moved_rows_are_detected(tmp_path: Path, statement: str) -> None:
+def test_missing_and_moved_rows_are_detected(tmp_path, statement):
     path = tmp_path / "a.run"
     journal = Journal.open_or_create(path, BROADCAST)
     journal.add([chunk("a", "b", "c"), chunk("d", "e")])
@@ -155,7 +154,7 @@ def test_missing_and_moved_rows_are_detected(tmp_path: Path, statement: str) -> 
             Journal.open(path, write=write)
 
 
-def forge(path: Path, *, meta: object = None, events: bytes | None = None) -> None:
+def forge(path, *, meta=None, events=None):
     """Write rows with valid checksums and other content."""
     with sqlite3.connect(path) as db:
         (last,) = db.execute("SELECT crc FROM head").fetchone()
@@ -171,7 +170,7 @@ def forge(path: Path, *, meta: object = None, events: bytes | None = None) -> No
         vandalize(path, "UPDATE head SET seq = 1, crc = ?", crc)
 
 
-FORGED: dict[str, dict[str, Any]] = {
+FORGED = {
     "a header that is none": {"meta": 1},
     "a seal that counts something else": {"meta": records.Meta(BROADCAST, records.Seal(2, 5, 4, b""))},
     "events without a seal": {"meta": records.Meta(BROADCAST, None), "events": msgspec.msgpack.encode([])},
@@ -183,7 +182,7 @@ FORGED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("rows", FORGED.values(), ids=FORGED)
-def test_forged_rows_with_valid_checksums_are_refused(tmp_path: Path, rows: dict[str, Any]) -> None:
+def test_forged_rows_with_valid_checksums_are_refused(tmp_path, rows):
     make_run(tmp_path / "a.run").close()
     forge(tmp_path / "a.run", **rows)
     with pytest.raises(RunFileError, match="damaged"):
@@ -193,7 +192,7 @@ def test_forged_rows_with_valid_checksums_are_refused(tmp_path: Path, rows: dict
 @pytest.mark.parametrize(
     "statement", ["DELETE FROM plan", "UPDATE plan SET data = x'90'", "UPDATE plan SET first = -7 WHERE first = 1"]
 )
-def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path: Path, statement: str) -> None:
+def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path, statement):
     journal = Journal.open_or_create(tmp_path / "a.run", BROADCAST)
     journal.add([chunk("a")])
     journal.add([chunk("b")])
@@ -215,7 +214,7 @@ def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path: Path
         (63, 0, "damaged"),
     ],
 )
-def test_the_files_head_names_application_and_version(tmp_path: Path, offset: int, value: int, words: str) -> None:
+def test_the_files_head_names_application_and_version(tmp_path, offset, value, words):
     path = tmp_path / "a.run"
     make_run(path).close()
     data = bytearray(path.read_bytes())
@@ -225,7 +224,7 @@ def test_the_files_head_names_application_and_version(tmp_path: Path, offset: in
         Journal.open(path, write=True)
 
 
-def test_a_run_of_the_form_before_is_opened(tmp_path: Path) -> None:
+def test_a_run_of_the_form_before_is_opened(tmp_path):
     path = tmp_path / "a.run"
     make_run(path).close()
     data = bytearray(path.read_bytes())

@@ -2,9 +2,6 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.run_files import BROADCAST, CLAIMED, chunk, event, make_run, record, seen
@@ -21,26 +18,26 @@ CLAIM = event(CLAIMED, 0, 3)
 class Disk:
     """Connections that fail at statements with these beginnings."""
 
-    def __init__(self) -> None:
-        self.statements: tuple[str, ...] = ()
-        self.error: BaseException = MemoryError()
-        self.executed: list[str] = []
-        self.connections: list[sqlite3.Connection] = []
+    def __init__(self):
+        self.statements = ()
+        self.error = MemoryError()
+        self.executed = []
+        self.connections = []
 
-    def fail(self, *statements: str, error: BaseException | str) -> None:
+    def fail(self, *statements, error):
         self.statements, self.error = statements, error if isinstance(error, BaseException) else error_of(error)
 
-    def connect(self, path: Path, **options: Any) -> sqlite3.Connection:
+    def connect(self, path, **options):
         disk, plain = self, sqlite3.connect
 
         class Connection(sqlite3.Connection):
-            def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            def execute(self, sql, *values):
                 disk.executed.append(sql)
                 if disk.statements and sql.startswith(disk.statements):
                     raise disk.error
                 return super().execute(sql, *values)
 
-            def close(self) -> None:
+            def close(self):
                 disk.executed.append("close")
                 super().close()
 
@@ -51,7 +48,7 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+def disk(monkeypatch):
     disk = Disk()
     monkeypatch.setattr(runfile, "connect", disk.connect)
     yield disk
@@ -59,7 +56,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
         connection.close()
 
 
-def error_of(name: str) -> sqlite3.OperationalError:
+def error_of(name):
     error = sqlite3.OperationalError("what SQLite says")
     error.sqlite_errorname = name
     return error
@@ -74,9 +71,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("statement", "name", "words"), FAULTS)
-def test_a_failed_write_is_not_retried_and_changes_nothing(
-    tmp_path: Path, disk: Disk, statement: str, name: str, words: str
-) -> None:
+def test_a_failed_write_is_not_retried_and_changes_nothing(tmp_path, disk, statement, name, words):
     journal = make_run(tmp_path / "a.run")
     content = seen(journal)
     disk.fail(statement, error=name)
@@ -98,7 +93,7 @@ def test_a_failed_write_is_not_retried_and_changes_nothing(
     journal.close()
 
 
-def test_an_interrupted_write_is_the_last(tmp_path: Path, disk: Disk) -> None:
+def test_an_interrupted_write_is_the_last(tmp_path, disk):
     journal = make_run(tmp_path / "a.run")
     disk.fail("UPDATE head", error=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -113,9 +108,7 @@ def test_an_interrupted_write_is_the_last(tmp_path: Path, disk: Disk) -> None:
 @pytest.mark.parametrize(
     "use", [lambda journal: journal.add([chunk("b")]), lambda journal: journal.seal(duplicates=0)], ids=["add", "seal"]
 )
-def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(
-    tmp_path: Path, disk: Disk, use: Callable[[Journal], None]
-) -> None:
+def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(tmp_path, disk, use):
     journal = Journal.open_or_create(tmp_path / "a.run", BROADCAST)
     journal.add([chunk("a")])
     disk.fail("COMMIT", error="SQLITE_FULL")
@@ -131,7 +124,7 @@ def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(
 
 
 @pytest.mark.parametrize("statement", ["PRAGMA synchronous", "COMMIT"])
-def test_a_failed_creation_leaves_no_file_and_no_lock(tmp_path: Path, disk: Disk, statement: str) -> None:
+def test_a_failed_creation_leaves_no_file_and_no_lock(tmp_path, disk, statement):
     disk.fail(statement, error="SQLITE_FULL")
     with pytest.raises(RunFileError, match="the disk is full"):
         Journal.open_or_create(tmp_path / "a.run", BROADCAST)
@@ -140,9 +133,7 @@ def test_a_failed_creation_leaves_no_file_and_no_lock(tmp_path: Path, disk: Disk
     make_run(tmp_path / "a.run").close()
 
 
-def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
-    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forked_child_leaves_the_connection_of_its_parent_alone(tmp_path, disk, monkeypatch):
     journal = make_run(tmp_path / "a.run")
     disk.executed.clear()
     monkeypatch.setattr(os, "getpid", lambda: -1)
@@ -152,12 +143,10 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(
     assert disk.executed == []
 
 
-def test_a_durable_run_syncs_each_commit_and_the_folder_that_names_it(
-    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folders: list[int] = []
+def test_a_durable_run_syncs_each_commit_and_the_folder_that_names_it(tmp_path, disk, monkeypatch):
+    folders = []
 
-    def fsync(file: int) -> None:
+    def fsync(file):
         folders.append(file)
         raise OSError("not on this file system")
 
@@ -173,7 +162,7 @@ def test_a_durable_run_syncs_each_commit_and_the_folder_that_names_it(
 
 
 @pytest.mark.parametrize("write", [False, True])
-def test_a_write_ahead_log_beside_the_file_is_not_applied(tmp_path: Path, write: bool) -> None:
+def test_a_write_ahead_log_beside_the_file_is_not_applied(tmp_path, write):
     path = tmp_path / "a.run"
     make_run(path).close()
     before = path.read_bytes()

@@ -3,7 +3,6 @@
 import os
 import shutil
 import stat
-from pathlib import Path
 
 import pytest
 from support.run_files import (
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 @pytest.mark.parametrize("write", [False, True])
-def test_a_half_done_commit_is_rolled_back(tmp_path: Path, write: bool) -> None:
+def test_a_half_done_commit_is_rolled_back(tmp_path, write):
     content = leave_half_done(tmp_path / "a.run")
     shutil.copyfile(tmp_path / "a.run", tmp_path / "alone.run")
     journal = Journal.open(tmp_path / "a.run", write=write)
@@ -40,7 +39,7 @@ def test_a_half_done_commit_is_rolled_back(tmp_path: Path, write: bool) -> None:
         Journal.open(tmp_path / "alone.run", write=False)
 
 
-def test_a_run_without_a_whole_first_commit_is_planned_again(tmp_path: Path) -> None:
+def test_a_run_without_a_whole_first_commit_is_planned_again(tmp_path):
     half, at_once, empty = tmp_path / "half.run", tmp_path / "at_once.run", tmp_path / "empty.run"
     for path in (half, at_once):
         kill_within_a_commit(path, "first")
@@ -103,7 +102,7 @@ os.write(go_on, b"x")
 """
 
 
-def test_a_forked_child_neither_uses_the_file_nor_holds_its_lock(tmp_path: Path) -> None:
+def test_a_forked_child_neither_uses_the_file_nor_holds_its_lock(tmp_path):
     path = tmp_path / "a.run"
     make_run(path).close()
     lines = run("-c", FORKED, path, tmp_path / "go").splitlines()
@@ -115,7 +114,7 @@ def test_a_forked_child_neither_uses_the_file_nor_holds_its_lock(tmp_path: Path)
     ]
 
 
-def test_two_writers_without_a_lock_do_not_mix(tmp_path: Path) -> None:
+def test_two_writers_without_a_lock_do_not_mix(tmp_path):
     path, other_name = tmp_path / "a.run", tmp_path / "b.run"
     make_run(path).close()
     os.link(path, other_name)

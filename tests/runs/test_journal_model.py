@@ -1,7 +1,6 @@
 """Random events on a journal and on a list of users, the simplest correct model."""
 
 import tempfile
-from collections.abc import Container, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +13,6 @@ from support.run_files import make_run, pieces, record
 from pushsdk._core.decisions import OUTCOMES
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._runs.plan import Event
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal, Row
 
 
@@ -26,11 +24,11 @@ class User(NamedTuple):
     status: UserStatus = UserStatus(UserState.PENDING)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self):
         return OUTCOMES[self.status.state]
 
     @property
-    def row(self) -> Row:
+    def row(self):
         if self.status.state is UserState.CLAIMED:
             return Row(self.name, self.outcome, None, "claimed, and never settled")
         reason = self.status.reason or ("not sent yet" * (self.outcome is Outcome.NOT_SENT))
@@ -39,7 +37,7 @@ class User(NamedTuple):
 
 class JournalMachine(RuleBasedStateMachine):
     @initialize(sizes=st.lists(st.integers(1, 6), max_size=6))
-    def plan(self, sizes: list[int]) -> None:
+    def plan(self, sizes):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name, "a.run")
         self.sizes = sizes
@@ -48,7 +46,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.users = [User(f"u{number}", chunk) for number, chunk in enumerate(chunks)]
 
     @rule(data=st.data())
-    def write(self, data: st.DataObject) -> None:
+    def write(self, data):
         if self.users:
             events = data.draw(st.lists(self.events(), max_size=4))
             record(self.journal, events)
@@ -58,7 +56,7 @@ class JournalMachine(RuleBasedStateMachine):
                     resent = status.resent or user.status.resent
                     self.users[number] = user._replace(status=status._replace(resent=resent))
 
-    def events(self) -> st.SearchStrategy[Event]:
+    def events(self):
         ends = st.lists(st.integers(0, len(self.users)), min_size=2, max_size=2, unique=True).map(sorted)
         status = st.builds(
             UserStatus,
@@ -70,21 +68,21 @@ class JournalMachine(RuleBasedStateMachine):
         return st.builds(lambda ends, status: (*ends, status), ends, status)
 
     @rule()
-    def open_again(self) -> None:
+    def open_again(self):
         self.journal.close()
         self.journal = Journal.open(self.path, write=True)
 
     @rule()
-    def look_from_aside(self) -> None:
+    def look_from_aside(self):
         reader = Journal.open(self.path, write=False)
         self.compare(reader)
         reader.close()
 
     @invariant()
-    def the_same(self) -> None:
+    def the_same(self):
         self.compare(self.journal)
 
-    def compare(self, journal: Journal) -> None:
+    def compare(self, journal):
         count = {outcome: sum(user.outcome is outcome for user in self.users) for outcome in Outcome}
         assert (journal.outcomes(), journal.states.resent) == (count, sum(user.status.resent for user in self.users))
         assert list(journal.rows()) == [user.row for user in self.users]
@@ -93,7 +91,7 @@ class JournalMachine(RuleBasedStateMachine):
         for states in (PENDING, IN_DOUBT):
             assert pieces(journal.ranges(states)) == list(self.ranges(states))
 
-    def ranges(self, states: Container[UserState]) -> Iterator[tuple[int, int, int]]:
+    def ranges(self, states):
         """Yield the ranges of users of equal status in one chunk."""
         start = 0
         for (chunk, status), group in groupby(self.users, lambda user: (user.chunk, user.status)):
@@ -102,7 +100,7 @@ class JournalMachine(RuleBasedStateMachine):
                 yield chunk, start, stop
             start = stop
 
-    def teardown(self) -> None:
+    def teardown(self):
         self.journal.close()
         self.folder.cleanup()
 

@@ -4,10 +4,8 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, leave_half_done, make_run, record, seen
@@ -21,7 +19,7 @@ from pushsdk._runs.run_file.journal import Journal
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def folder():
     """A folder that an unprivileged user can reach."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
@@ -29,7 +27,7 @@ def folder() -> Iterator[Path]:
 
 
 @contextmanager
-def nobody(folder: Path) -> Iterator[None]:
+def nobody(folder):
     """Run the block as the unprivileged owner of the folder: root may do everything."""
     root = os.geteuid() == 0
     if root:
@@ -46,10 +44,10 @@ def nobody(folder: Path) -> Iterator[None]:
 # -- paths and permissions --------------------------------------------------------------------------------------------
 
 
-def test_a_run_file_is_private_from_its_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_file_is_private_from_its_first_byte(tmp_path, monkeypatch):
     modes, plain = [], os.open
 
-    def watched(path: str | Path, flags: int, mode: int = 0o777) -> int:
+    def watched(path, flags, mode=0o777):
         file = plain(path, flags, mode)
         if flags & os.O_EXCL:
             modes.append(stat.S_IMODE(os.fstat(file).st_mode))
@@ -60,7 +58,7 @@ def test_a_run_file_is_private_from_its_first_byte(tmp_path: Path, monkeypatch: 
     assert modes == [0o600]
 
 
-def test_a_path_that_is_too_long_for_sqlite_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_for_sqlite_is_refused(tmp_path):
     path = tmp_path.joinpath(*["x" * 200] * 3, "a.run")
     path.parent.mkdir(parents=True)
     with pytest.raises(RunFileError, match="it can't be opened"):
@@ -75,9 +73,7 @@ def test_a_path_that_is_too_long_for_sqlite_is_refused(tmp_path: Path) -> None:
         ({"a.run": 0}, lambda path: Journal.open(path, write=False), "it can't be opened: check the permissions"),
     ],
 )
-def test_a_missing_right_is_named_and_what_can_be_read_is_read(
-    folder: Path, rights: dict[str, int], use: Callable[[Path], Journal], words: str
-) -> None:
+def test_a_missing_right_is_named_and_what_can_be_read_is_read(folder, rights, use, words):
     make_run(folder / "a.run").close()
     for name, mode in rights.items():
         (folder / name).chmod(mode)
@@ -91,7 +87,7 @@ def test_a_missing_right_is_named_and_what_can_be_read_is_read(
     assert os.listdir(folder) == ["a.run"]
 
 
-def test_a_rollback_without_write_access_is_named(folder: Path) -> None:
+def test_a_rollback_without_write_access_is_named(folder):
     content = leave_half_done(folder / "a.run")
     (folder / "a.run").chmod(0o400)
     with nobody(folder):
@@ -106,7 +102,7 @@ def test_a_rollback_without_write_access_is_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("entries", "words"), [([], "it can't be created"), (["a.run"], "plan can't be removed")], ids=["no file", "empty"]
 )
-def test_a_folder_that_can_be_locked_and_not_written_to_is_named(folder: Path, entries: list[str], words: str) -> None:
+def test_a_folder_that_can_be_locked_and_not_written_to_is_named(folder, entries, words):
     for name in ("a.run-lock", *entries):
         (folder / name).touch()
     folder.chmod(0o500)
@@ -114,13 +110,11 @@ def test_a_folder_that_can_be_locked_and_not_written_to_is_named(folder: Path, e
         Journal.open_or_create(folder / "a.run", BROADCAST)
 
 
-def test_a_file_that_appears_while_planning_begins_is_not_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_appears_while_planning_begins_is_not_overwritten(tmp_path, monkeypatch):
     path, plain = tmp_path / "a.run", runfile.RunFilePath.clear
     path.touch()
 
-    def clear(place: runfile.RunFilePath) -> None:
+    def clear(place):
         plain(place)
         path.write_text("somebody's")
 
@@ -134,7 +128,7 @@ def test_a_file_that_appears_while_planning_begins_is_not_overwritten(
 
 
 @pytest.mark.parametrize("flock", [True, False], ids=["lock of this system", "lock where there is no flock"])
-def test_one_journal_writes_and_any_number_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool) -> None:
+def test_one_journal_writes_and_any_number_read(tmp_path, monkeypatch, flock):
     monkeypatch.setattr(runfile, "lock", lambda path: lock(path, flock=flock))
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")
@@ -160,18 +154,18 @@ def test_one_journal_writes_and_any_number_read(tmp_path: Path, monkeypatch: pyt
     assert os.listdir(path.parent) == ["a.run"]
 
 
-def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path):
     (tmp_path / "a.run-lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RunFileError, match="its folder can't be used"):
         Journal.open_or_create(tmp_path / "a.run", BROADCAST)
     assert os.listdir(tmp_path) == ["a.run-lock"]
 
 
-def test_the_lock_of_a_removed_lock_file_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, plain, others = tmp_path / "lock", fcntl.flock, list[int]()
+def test_the_lock_of_a_removed_lock_file_is_not_used(tmp_path, monkeypatch):
+    path, plain, others = tmp_path / "lock", fcntl.flock, []
     holder = lock(path)
 
-    def late(file: int, operation: int) -> None:
+    def late(file, operation):
         # The holder releases the lock between open and flock; the first time another process takes it.
         monkeypatch.setattr(fcntl, "flock", plain if others else late)
         if not others:
@@ -191,7 +185,7 @@ def test_the_lock_of_a_removed_lock_file_is_not_used(tmp_path: Path, monkeypatch
     assert os.listdir(tmp_path) == []
 
 
-def test_a_lock_without_flock_says_what_is_wrong_with_the_folder(tmp_path: Path) -> None:
+def test_a_lock_without_flock_says_what_is_wrong_with_the_folder(tmp_path):
     (tmp_path / "lock").write_text("not SQLite's" * 100)
     with pytest.raises(OSError, match="not a database"):
         lock(tmp_path / "lock", flock=False)
@@ -199,10 +193,10 @@ def test_a_lock_without_flock_says_what_is_wrong_with_the_folder(tmp_path: Path)
         lock(tmp_path / "none" / "lock", flock=False)
 
 
-def test_a_forked_child_drops_the_locks_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    forks: list[Callable[[], object]] = []
+def test_a_forked_child_drops_the_locks_of_its_parent(tmp_path, monkeypatch):
+    forks = []
 
-    def in_child(owner: Any, action: Callable[[Any], object]) -> None:
+    def in_child(owner, action):
         forks.append(lambda: action(owner))
 
     monkeypatch.setattr(files, "in_child", in_child)

@@ -5,7 +5,6 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, reset_after
 from support.virtual_time import now, run, virtual
 
-from pushsdk import Batching, BroadcastReport, ConfigurationError, Limits, Outcome, StopPolicy, read_report
+from pushsdk import Batching, ConfigurationError, Limits, Outcome, StopPolicy, read_report
 from pushsdk._runs import stopping
 
 USERS = [f"user-{number}" for number in range(12)]
@@ -23,29 +22,27 @@ ANSWERS = st.sampled_from([answer(), answer(503, {"Retry-After": "1"}), reset_af
 
 
 @pytest.fixture(autouse=True)
-def wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def wall_clock(monkeypatch):
     """The wall clock shows the loop's time."""
     monkeypatch.setattr(stopping, "datetime", SimpleNamespace(now=lambda zone: datetime.fromtimestamp(now(), zone)))
 
 
-def moment(seconds: float) -> datetime:
+def moment(seconds):
     return datetime.fromtimestamp(seconds, UTC)
 
 
 @given(SECONDS, SECONDS, st.lists(ANSWERS, max_size=12), st.integers(1, 4), st.booleans())
-def test_no_request_is_begun_later_by_any_call(
-    end: float, pause: float, script: list[Any], in_flight: int, resends: bool
-) -> None:
-    begun: dict[int, float] = {}
+def test_no_request_is_begun_later_by_any_call(end, pause, script, in_flight, resends):
+    begun = {}
 
-    def then(request: Any) -> Any:
+    def then(request):
         begun[id(request)] = now()
         return script.pop() if script else answer()
 
     service = FakeService(then=then)
-    options: Any = {"on_unknown": "resend"} if resends else {}
+    options = {"on_unknown": "resend"} if resends else {}
 
-    async def story(path: Path) -> tuple[BroadcastReport, datetime]:
+    async def story(path):
         batching, limits = Batching(max_users=1), Limits(in_flight=in_flight)
         async with client_of(service, batching=batching, limits=limits) as client:
             options["stop_policy"], last = StopPolicy.off(), moment(now() + end)
@@ -64,7 +61,7 @@ def test_no_request_is_begun_later_by_any_call(
 
 @pytest.mark.parametrize(("seconds", "end"), [("1", 1.0 + LATENCY / 2), ("50", 0.1)])
 @virtual
-async def test_a_request_that_waits_is_not_begun_later_and_does_not_wait_for_long(seconds: str, end: float) -> None:
+async def test_a_request_that_waits_is_not_begun_later_and_does_not_wait_for_long(seconds, end):
     service, begun = FakeService(then=answer(503, {"Retry-After": seconds})), now()
     async with client_of(service) as client:
         report = await client.broadcast(["a"], MESSAGE, not_after=moment(begun + end))
@@ -72,7 +69,7 @@ async def test_a_request_that_waits_is_not_begun_later_and_does_not_wait_for_lon
     assert now() < begun + 2
 
 
-async def test_an_earlier_bound_of_a_resume_holds_and_a_later_one_does_not(tmp_path: Path) -> None:
+async def test_an_earlier_bound_of_a_resume_holds_and_a_later_one_does_not(tmp_path):
     async with client_of(service := FakeService(), batching=Batching(max_users=1)) as client:
         await client.broadcast(USERS, MESSAGE, run=tmp_path / "a.run", limit=1, not_after=moment(now() + 99))
         report = await client.resume(tmp_path / "a.run", not_after=moment(now()))
@@ -81,7 +78,7 @@ async def test_an_earlier_bound_of_a_resume_holds_and_a_later_one_does_not(tmp_p
 
 
 @pytest.mark.parametrize("wrong", ["18:00", datetime(2026, 11, 28), 1.8e9, math.inf])
-async def test_the_bound_has_a_zone(wrong: Any) -> None:
+async def test_the_bound_has_a_zone(wrong):
     async with client_of(FakeService()) as client:
         with pytest.raises(ConfigurationError, match="not_after must be a datetime with a zone, for example"):
             await client.broadcast(USERS, MESSAGE, not_after=wrong)

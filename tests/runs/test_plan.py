@@ -12,7 +12,7 @@ IDS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max
 
 
 @given(IDS, st.integers(1, 20), st.integers(1, 400))
-def test_chunks_hold_every_id_in_order_and_keep_the_bounds(ids: list[str], max_users: int, max_bytes: int) -> None:
+def test_chunks_hold_every_id_in_order_and_keep_the_bounds(ids, max_users, max_bytes):
     chunks = list(chunks_of(ids, fixed=10, max_users=max_users, max_bytes=max_bytes))
     assert [user for chunk in chunks for user in chunk.user_ids()] == ids
     for chunk in chunks:
@@ -21,7 +21,7 @@ def test_chunks_hold_every_id_in_order_and_keep_the_bounds(ids: list[str], max_u
         assert chunk.users == 1 or len(chunk.ids) + 10 + FRAME <= max_bytes or max_bytes < 20
 
 
-def test_a_request_above_the_learned_size_is_halved_until_it_fits() -> None:
+def test_a_request_above_the_learned_size_is_halved_until_it_fits():
     sizes = LearnedSizes()
     sizes.learn(20, FRAME + 2, 200)
     header = Header(kind="broadcast", base_url="", max_users=64, max_bytes=10_000, message=b"{}")

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from support.fake_service import MESSAGE, Behavior, FakeService, Request, answer, client_of
+from support.fake_service import MESSAGE, FakeService, answer, client_of
 from support.virtual_time import run, virtual
 
-from pushsdk import Batching, BroadcastError, BroadcastReport, Limits, Outcome, StopPolicy, read_report
+from pushsdk import Batching, BroadcastError, Limits, Outcome, StopPolicy, read_report
 
 pytestmark = pytest.mark.filterwarnings("ignore:a user id")
 
@@ -21,14 +21,14 @@ PLAIN = ["user-1", 'quo"te', "com,ma", "new\nline", "'x", "ünï", " padded "]
 ONE = Batching(max_users=1)
 
 
-async def report_of(ids: list[str], run: Path | None = None) -> BroadcastReport:
+async def report_of(ids, run=None):
     service = FakeService(then=lambda request: answer(404 if "user-1" in request.users else 204))
     async with client_of(service, batching=ONE) as client:
         return await client.broadcast(ids, MESSAGE, run=run, stop_policy=StopPolicy.off())
 
 
 @virtual
-async def test_csv_is_safe_in_a_spreadsheet_and_json_lines_are_exact() -> None:
+async def test_csv_is_safe_in_a_spreadsheet_and_json_lines_are_exact():
     report = await report_of([*FORMULAS, *PLAIN])
     file = io.StringIO(newline="")
     assert report.write_csv(file) == len(FORMULAS)
@@ -45,7 +45,7 @@ async def test_csv_is_safe_in_a_spreadsheet_and_json_lines_are_exact() -> None:
 
 @virtual
 @pytest.mark.parametrize(("show", "text"), [(True, "HTTP 400: blocked"), (False, "HTTP 400")])
-async def test_failures_name_the_commonest_reason_and_the_answer_if_it_may_be_shown(show: bool, text: str) -> None:
+async def test_failures_name_the_commonest_reason_and_the_answer_if_it_may_be_shown(show, text):
     fates = {"a": answer(404, body=b"no such user"), "b": answer(400, body=b"busy"), "e": answer(204)}
     service = FakeService(then=lambda request: fates.get(request.users[0], answer(400, body=b"blocked")))
     async with client_of(service, batching=ONE, show_answers=show) as client:
@@ -59,14 +59,14 @@ async def test_failures_name_the_commonest_reason_and_the_answer_if_it_may_be_sh
 
 
 @virtual
-async def test_an_error_of_users_that_were_not_tried_names_no_reason() -> None:
+async def test_an_error_of_users_that_were_not_tried_names_no_reason():
     async with client_of(FakeService()) as client:
         report = await client.broadcast(["a", "b"], MESSAGE, limit=1)
     with pytest.raises(BroadcastError, match=r"1 NOT_SENT; stopped: the limit of 1 user is reached: [a-z ]*; see"):
         report.raise_for_failures()
 
 
-def test_the_temporary_file_of_a_run_is_deleted_with_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_temporary_file_of_a_run_is_deleted_with_its_report(monkeypatch):
     report, copied = (run(report_of(PLAIN)) for _ in range(2))
     file, kept = Path(report.file), Path(copied.file)
     assert file.stat().st_mode & 0o777 == 0o600
@@ -83,7 +83,7 @@ def test_the_temporary_file_of_a_run_is_deleted_with_its_report(monkeypatch: pyt
 # -- what the run is, and what the service answered -------------------------------------------------------------------
 
 
-def answering(request: Request) -> Behavior:
+def answering(request):
     """Reject three users: two with the same text, one with another that is not safe for a terminal."""
     if "user-1" in request.users or "user-2" in request.users:
         return answer(400, body=b'unknown field "titel", did you mean "title"?')
@@ -91,7 +91,7 @@ def answering(request: Request) -> Behavior:
 
 
 @virtual
-async def test_a_run_file_keeps_the_answers_of_all_its_processes_and_what_the_run_is(tmp_path: Path) -> None:
+async def test_a_run_file_keeps_the_answers_of_all_its_processes_and_what_the_run_is(tmp_path):
     path, before = tmp_path / "run", time.time()
     async with client_of(FakeService(then=answering), batching=ONE) as client:
         await client.broadcast([f"user-{number}" for number in range(5)], MESSAGE, run=path, limit=2)
@@ -110,7 +110,7 @@ async def test_a_run_file_keeps_the_answers_of_all_its_processes_and_what_the_ru
 
 
 @virtual
-async def test_a_run_keeps_a_bounded_number_of_different_answers() -> None:
+async def test_a_run_keeps_a_bounded_number_of_different_answers():
     service = FakeService(then=lambda request: answer(404, body=f"no user {request.users[0]}".encode()))
     async with client_of(service, batching=ONE, limits=Limits(in_flight=1)) as client:
         report = await client.broadcast([f"user-{number}" for number in range(30)], MESSAGE)

@@ -4,10 +4,7 @@ import asyncio
 import itertools
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
-from pathlib import Path
-from typing import Any, Self
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, client_of, outcome_of, start
@@ -15,16 +12,14 @@ from support.run_files import BROADCAST, CLAIMED, chunk, event, make_run, record
 from support.virtual_time import turns, virtual
 
 from pushsdk import (
-    AsyncPushClient,
     Batching,
     Limits,
-    Progress,
     Rate,
     Receipt,
     RunFileError,
     read_report,
 )
-from pushsdk._io.threads import Offload, in_thread
+from pushsdk._io.threads import in_thread
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
 from pushsdk._runs.run_file.file import RunFile, RunFilePath
@@ -34,18 +29,18 @@ SMALL = Batching(max_users=4)
 ONE = Limits(in_flight=1)
 
 
-def users(count: int) -> list[str]:
+def users(count):
     return [f"a-user-with-a-long-name-{number}" for number in range(count)]
 
 
 class ThreadedService(FakeService):
     """A service whose client does its blocking work by ``offload``."""
 
-    def __init__(self, offload: Offload, then: Any = None) -> None:
+    def __init__(self, offload, then=None):
         super().__init__(then=then)
         self._offload = offload
 
-    def serve(self, client: AsyncPushClient) -> AsyncPushClient:
+    def serve(self, client):
         client._lifetime.serve(self, offload=self._offload)
         return client
 
@@ -53,13 +48,13 @@ class ThreadedService(FakeService):
 class Later:
     """Blocking work; while ``holds`` it runs when the test asks for it, even if its caller is cancelled."""
 
-    def __init__(self, *, holds: bool) -> None:
+    def __init__(self, *, holds):
         self.holds = holds
         self.works = 0
         self.go = asyncio.Event()
         self.started = asyncio.Event()
 
-    async def __call__(self, work: Callable[[], Any]) -> Any:
+    async def __call__(self, work):
         self.works += 1
         if self.holds:
             self.started.set()
@@ -67,7 +62,7 @@ class Later:
         return work()
 
 
-async def cancel(running: asyncio.Task[Any], later: Later, *, times: int) -> None:
+async def cancel(running, later, *, times):
     """Cancel a call, which waits for its thread."""
     await later.started.wait()
     for _ in range(times):
@@ -82,13 +77,13 @@ async def cancel(running: asyncio.Task[Any], later: Later, *, times: int) -> Non
 # -- cancelled --------------------------------------------------------------------------------------------------------
 
 
-def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path, monkeypatch):
     commit, go, path = Journal.commit, threading.Event(), tmp_path / "run"
 
-    async def main() -> None:
+    async def main():
         loop, opening = asyncio.get_running_loop(), asyncio.Event()
 
-        def slowly(journal: Journal, *parts: Any, at_once: bool = False) -> bool:
+        def slowly(journal, *parts, at_once=False):
             loop.call_soon_threadsafe(opening.set)
             assert go.wait(10)
             return commit(journal, *parts, at_once=at_once)
@@ -108,7 +103,7 @@ def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path: Path, monkeyp
 
 
 @virtual
-async def test_a_run_cancelled_while_opening_its_file_closes_it(tmp_path: Path) -> None:
+async def test_a_run_cancelled_while_opening_its_file_closes_it(tmp_path):
     later = Later(holds=True)
     async with client_of(ThreadedService(later)) as client:
         await cancel(start(client.broadcast(users(2), MESSAGE, run=tmp_path / "run")), later, times=2)
@@ -116,15 +111,15 @@ async def test_a_run_cancelled_while_opening_its_file_closes_it(tmp_path: Path) 
 
 
 @virtual
-async def test_a_thread_that_fails_after_a_cancellation_logs_nothing(tmp_path: Path) -> None:
+async def test_a_thread_that_fails_after_a_cancellation_logs_nothing(tmp_path):
     later = Later(holds=True)
     async with client_of(ThreadedService(later)) as client:
         await cancel(start(client.resume(tmp_path / "nothing")), later, times=1)
 
 
 @virtual
-async def test_a_cancellation_after_a_rejection_rejects_no_untried_user(tmp_path: Path) -> None:
-    async def slowly(request: Any) -> None:
+async def test_a_cancellation_after_a_rejection_rejects_no_untried_user(tmp_path):
+    async def slowly(request):
         request.write()
         request.respond(400)
         await asyncio.get_running_loop().create_future()
@@ -144,7 +139,7 @@ async def test_a_cancellation_after_a_rejection_rejects_no_untried_user(tmp_path
 
 
 @virtual
-async def test_sends_get_slots_beside_a_busy_run() -> None:
+async def test_sends_get_slots_beside_a_busy_run():
     service = FakeService()
     async with client_of(service, batching=SMALL, rate=Rate(requests_per_second=2)) as client:
         running = start(client.broadcast(users(400), MESSAGE))
@@ -163,11 +158,11 @@ async def test_sends_get_slots_beside_a_busy_run() -> None:
 class SlowSource:
     """An async source of one id per ten seconds that records its closing."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.given = 0
         self.closed = False
 
-    async def ids(self) -> AsyncIterator[str]:
+    async def ids(self):
         try:
             for self.given in itertools.count(1):
                 await asyncio.sleep(10.0)
@@ -177,14 +172,14 @@ class SlowSource:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch):
     monkeypatch.setattr(planning, "BLOCK_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("impatient")
 @virtual
-async def test_a_stop_ends_the_planning_from_a_slow_source_and_closes_it() -> None:
-    stop, slow, readings = asyncio.Event(), SlowSource(), list[Progress]()
+async def test_a_stop_ends_the_planning_from_a_slow_source_and_closes_it():
+    stop, slow, readings = asyncio.Event(), SlowSource(), []
     async with client_of(FakeService()) as client:
         asyncio.get_running_loop().call_later(35.0, stop.set)
         report = await client.broadcast(slow.ids(), MESSAGE, stop=stop, on_progress=readings.append)
@@ -194,7 +189,7 @@ async def test_a_stop_ends_the_planning_from_a_slow_source_and_closes_it() -> No
 
 @pytest.mark.usefixtures("impatient")
 @virtual
-async def test_closing_the_client_ends_the_planning_and_stays_the_reason() -> None:
+async def test_closing_the_client_ends_the_planning_and_stays_the_reason():
     stop, slow = asyncio.Event(), SlowSource()
     client = client_of(FakeService())
     running = start(client.broadcast(slow.ids(), MESSAGE, stop=stop))
@@ -208,17 +203,17 @@ async def test_closing_the_client_ends_the_planning_and_stays_the_reason() -> No
 
 @pytest.mark.usefixtures("impatient")
 @virtual
-async def test_iterators_of_any_kind_are_read() -> None:
+async def test_iterators_of_any_kind_are_read():
     class Numbers:
         """An async iterator without ``aclose``."""
 
-        def __init__(self) -> None:
+        def __init__(self):
             self.left = iter("abc")
 
-        def __aiter__(self) -> Self:
+        def __aiter__(self):
             return self
 
-        async def __anext__(self) -> str:
+        async def __anext__(self):
             for letter in self.left:
                 return letter
             raise StopAsyncIteration
@@ -229,7 +224,7 @@ async def test_iterators_of_any_kind_are_read() -> None:
 
 
 @virtual
-async def test_a_stop_mark_ends_the_run_that_is_sent_and_no_later_one(tmp_path: Path) -> None:
+async def test_a_stop_mark_ends_the_run_that_is_sent_and_no_later_one(tmp_path):
     path, service = tmp_path / "run", FakeService()
     with pytest.raises(RunFileError, match="can't be opened"):
         ask_to_stop(path, "bob")
@@ -250,8 +245,8 @@ async def test_a_stop_mark_ends_the_run_that_is_sent_and_no_later_one(tmp_path: 
 
 
 @pytest.mark.parametrize("planned", [False, True])
-async def test_a_stop_mark_ends_the_planning_and_nothing_is_sent(tmp_path: Path, planned: bool) -> None:
-    def ids() -> Iterator[str]:
+async def test_a_stop_mark_ends_the_planning_and_nothing_is_sent(tmp_path, planned):
+    def ids():
         yield from users(2)
         ask_to_stop(path, "bob")
         yield from users(1000)
@@ -266,7 +261,7 @@ async def test_a_stop_mark_ends_the_planning_and_nothing_is_sent(tmp_path: Path,
     assert (report.stopped_by, len(service.requests)) == ("asked", planned)
 
 
-def test_a_damaged_stop_mark_stops_nothing(tmp_path: Path) -> None:
+def test_a_damaged_stop_mark_stops_nothing(tmp_path):
     journal = make_run(tmp_path / "run")
     ask_to_stop(tmp_path / "run", "bob")
     assert journal.stopped_by() == "bob"
@@ -280,8 +275,8 @@ def test_a_damaged_stop_mark_stops_nothing(tmp_path: Path) -> None:
 
 
 @virtual
-async def test_without_a_temporary_folder_the_error_names_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(prefix: str) -> str:
+async def test_without_a_temporary_folder_the_error_names_the_fix(monkeypatch):
+    def none(prefix):
         raise FileNotFoundError(2, "No usable temporary directory")
 
     monkeypatch.setattr(runs.tempfile, "mkdtemp", none)
@@ -291,9 +286,7 @@ async def test_without_a_temporary_folder_the_error_names_the_fix(monkeypatch: p
 
 
 @virtual
-async def test_the_path_of_a_run_does_not_follow_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_path_of_a_run_does_not_follow_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     async with client_of(FakeService()) as client:
         running = start(client.broadcast(users(4), MESSAGE, run="spring.run"))
@@ -303,12 +296,10 @@ async def test_the_path_of_a_run_does_not_follow_the_working_directory(
 
 
 @virtual
-async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users(tmp_path, monkeypatch):
     load = Journal.load
 
-    def fail(journal: Journal, number: int) -> Any:
+    def fail(journal, number):
         if number == 4:
             raise RunFileError("the run: it is damaged")
         return load(journal, number)
@@ -322,10 +313,10 @@ async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users
 
 
 @virtual
-async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tmp_path: Path) -> None:
-    path, connections, works = tmp_path / "run", list[sqlite3.Connection](), 0
+async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tmp_path):
+    path, connections, works = tmp_path / "run", [], 0
 
-    async def away(work: Callable[[], Any]) -> Any:
+    async def away(work):
         nonlocal works
         works += len(connections)
         for connection in connections:
@@ -345,7 +336,7 @@ async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tm
     assert (report.accepted, report.unknown, works) == (16, 0, 1)
 
 
-def test_a_reader_learns_what_another_process_does_with_the_run(tmp_path: Path) -> None:
+def test_a_reader_learns_what_another_process_does_with_the_run(tmp_path):
     path = tmp_path / "run"
     journal = Journal.open_or_create(path, BROADCAST)
     with pytest.raises(RunFileError, match="another process is still planning it: read it again"):
@@ -363,7 +354,7 @@ def test_a_reader_learns_what_another_process_does_with_the_run(tmp_path: Path) 
     assert not read_report(path).in_use
 
 
-def test_without_flock_no_lock_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_flock_no_lock_is_seen(tmp_path, monkeypatch):
     monkeypatch.setattr("pushsdk._io.files.HAVE_FLOCK", False)
     journal = Journal.open_or_create(tmp_path / "run", BROADCAST)
     journal.seal(duplicates=0)

@@ -5,10 +5,7 @@ import logging
 import os
 import stat
 import sys
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.fake_service import FakeService, answer, client_of
@@ -24,7 +21,7 @@ QUICK = RetryPolicy.safe(initial_delay=0.005, max_delay=0.02, throttle_delay=0.0
 
 
 @pytest.fixture(params=[0o000, 0o777], ids=oct)
-def mask(request: pytest.FixtureRequest) -> Iterator[int]:
+def mask(request):
     before = os.umask(request.param)
     yield request.param
     os.umask(before)
@@ -32,10 +29,10 @@ def mask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
 @virtual
-async def test_a_run_file_and_the_files_beside_it_are_private(mask: int, tmp_path: Path) -> None:
-    found_modes: dict[str, set[int]] = {}
+async def test_a_run_file_and_the_files_beside_it_are_private(mask, tmp_path):
+    found_modes = {}
 
-    def look(request: Any) -> Any:
+    def look(request):
         for entry in os.scandir(tmp_path):
             found_modes.setdefault(entry.name, set()).add(stat.S_IMODE(entry.stat().st_mode))
         return answer()
@@ -48,11 +45,9 @@ async def test_a_run_file_and_the_files_beside_it_are_private(mask: int, tmp_pat
     assert os.listdir(tmp_path) == ["run"]
 
 
-async def test_logs_and_errors_of_a_failing_run_name_no_user_no_text_and_no_key(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_logs_and_errors_of_a_failing_run_name_no_user_no_text_and_no_key(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    path, outputs, users = tmp_path / "run", list[Any](), 3_000
+    path, outputs, users = tmp_path / "run", [], 3_000
     message = {"title": {"en": "Secret spring"}}
     async with KillService(users, seed=6, faults=ROUGH, culprits=frozenset({7, 1500})) as service:
         client = AsyncPushClient(

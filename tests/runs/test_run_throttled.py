@@ -2,16 +2,14 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from support.fake_service import FakeService, Request, answer, client_of, refused
+from support.fake_service import FakeService, answer, client_of, refused
 from support.kill_child import MESSAGE, ids
 from support.kill_judge import Plan, judge
 from support.kill_service import name_of
-from support.throttling import Bucket, ThrottledService, Window
+from support.throttling import Bucket, Window
 from support.virtual_time import now, virtual
 
 from pushsdk import Batching, BroadcastReport, Limits, StopPolicy, read_report
@@ -31,12 +29,12 @@ class Ride(NamedTuple):
     times: list[float]
     seconds: float
 
-    def between(self, begin: float, end: float) -> int:
+    def between(self, begin, end):
         """Return the number of requests in an interval."""
         return sum(begin <= time < end for time in self.times)
 
 
-async def ride(path: Path, then: Callable[[Request, float], Any], stop_policy: StopPolicy | None = None) -> Ride:
+async def ride(path, then, stop_policy=None):
     """Broadcast to all users and check the result."""
     started = now()
     service = FakeService(then=lambda request: then(request, now() - started))
@@ -47,7 +45,7 @@ async def ride(path: Path, then: Callable[[Request, float], Any], stop_policy: S
     return Ride(report, service, [request.started - started for request in service.requests], now() - started)
 
 
-def judge_pushes(path: Path, report: BroadcastReport, service: FakeService) -> None:
+def judge_pushes(path, report, service):
     pushes = [service.accepted(name_of(user)) for user in range(USERS)]
     judge(path, Plan(path), report, pushes, hold=True, every=True)
 
@@ -61,8 +59,8 @@ def judge_pushes(path: Path, report: BroadcastReport, service: FakeService) -> N
     ],
 )
 @virtual
-async def test_a_throttled_run_reaches_all_users_in_reasonable_time(limits: ThrottledService, tmp_path: Path) -> None:
-    def then(request: Request, now: float) -> Any:
+async def test_a_throttled_run_reaches_all_users_in_reasonable_time(limits, tmp_path):
+    def then(request, now):
         is_accepted, retry_after = limits.take(now)
         if is_accepted:
             return answer()
@@ -74,7 +72,7 @@ async def test_a_throttled_run_reaches_all_users_in_reasonable_time(limits: Thro
     assert len(result.times) <= 1.4 * REQUESTS, "not many in vain"
 
 
-OUTAGES: dict[str, Callable[[], Any]] = {
+OUTAGES = {
     "refused": refused,
     "429": lambda: answer(429),
     "503 with Retry-After": lambda: answer(503, {"Retry-After": "5"}),
@@ -83,10 +81,10 @@ OUTAGES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("mode", OUTAGES)
 @virtual
-async def test_a_run_survives_an_outage_of_nine_minutes(mode: str, tmp_path: Path) -> None:
-    path, claimed, count = tmp_path / "run", list[int](), itertools.count()
+async def test_a_run_survives_an_outage_of_nine_minutes(mode, tmp_path):
+    path, claimed, count = tmp_path / "run", [], itertools.count()
 
-    def then(request: Request, now: float) -> Any:
+    def then(request, now):
         if next(count) % 50 == 0:
             claimed.append(read_report(path).unknown)
         return OUTAGES[mode]() if 0.5 <= now < 540.5 else answer()
@@ -101,13 +99,13 @@ async def test_a_run_survives_an_outage_of_nine_minutes(mode: str, tmp_path: Pat
 
 
 @virtual
-async def test_an_hour_of_a_stopped_process_is_no_outage(tmp_path: Path) -> None:
+async def test_an_hour_of_a_stopped_process_is_no_outage(tmp_path):
     loop, count = asyncio.get_running_loop(), itertools.count()
 
-    def then(request: Request, now: float) -> Any:
+    def then(request, now):
         if next(count) in (100, 200):
             # While all requests are in flight: the stop policy is checked before their responses arrive.
-            loop.call_later(0.25, loop.jump, 3600.0)  # type: ignore[attr-defined]
+            loop.call_later(0.25, loop.jump, 3600.0)
         return answer(after=1.0)
 
     result = await ride(tmp_path / "run", then, stop_policy=StopPolicy(unknown=None))

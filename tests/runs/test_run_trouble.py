@@ -7,15 +7,12 @@ import asyncio
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.fake_service import FakeService, answer, client_of, reset_after, start
 from support.kill_child import KEY, MESSAGE, names
 from support.kill_judge import Plan, judge
-from support.kill_nursery import Nursery
 from support.kill_service import CALM, ROUGH, KillService, name_of, number_of
 from support.run_files import make_run
 from support.virtual_time import virtual
@@ -32,11 +29,11 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the other proce
 
 
 @needs_fork
-async def test_a_second_process_is_refused_and_may_read_while_the_first_sends(nursery: Nursery, tmp_path: Path) -> None:
+async def test_a_second_process_is_refused_and_may_read_while_the_first_sends(nursery, tmp_path):
     path, sending, accepted, users = tmp_path / "run", asyncio.Event(), [0], 10_000
     async with KillService(users, seed=1, faults=CALM, latency=0.02) as service:
 
-        def seen(requests: int) -> None:
+        def seen(requests):
             if requests == 20:
                 sending.set()
             if requests % 10 == 0:
@@ -66,24 +63,24 @@ async def test_a_second_process_is_refused_and_may_read_while_the_first_sends(nu
 # -- the path ---------------------------------------------------------------------------------------------------------
 
 
-def link(path: Path) -> None:
+def link(path):
     path.with_name("elsewhere").write_bytes(b"precious")
     path.symlink_to("elsewhere")
 
 
-def foreign(path: Path, mode: str) -> None:
+def foreign(path, mode):
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA journal_mode = {mode}")
         db.execute("CREATE TABLE theirs (id INTEGER)")
     db.close()
 
 
-def truncated(path: Path) -> None:
+def truncated(path):
     make_run(path).close()
     path.write_bytes(path.read_bytes()[:-5000])
 
 
-def tree(folder: Path) -> dict[str, bytes | None]:
+def tree(folder):
     """Return the content of a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
@@ -91,7 +88,7 @@ def tree(folder: Path) -> dict[str, bytes | None]:
 LINK = "it is a symbolic link: pass the path of the file itself"
 NO_FILE = "it is not a file: pass the path of a run file"
 NO_RUN = "it is not a run file"
-FOUND: dict[str, tuple[Callable[[Path], object], str]] = {
+FOUND = {
     "a folder": (Path.mkdir, NO_FILE),
     "a pipe": (os.mkfifo, NO_FILE),
     "a link": (link, LINK),
@@ -107,9 +104,7 @@ FOUND: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize(("make", "words"), FOUND.values(), ids=FOUND)
 @virtual
-async def test_a_foreign_file_is_refused_and_unchanged(
-    make: Callable[[Path], object], words: str, tmp_path: Path
-) -> None:
+async def test_a_foreign_file_is_refused_and_unchanged(make, words, tmp_path):
     path, service = tmp_path / "run", FakeService()
     make(path)
     before = tree(tmp_path)
@@ -126,7 +121,7 @@ async def test_a_foreign_file_is_refused_and_unchanged(
 
 @pytest.mark.parametrize("name", ["missing/run", "file/run", ".", "nul\0", "x" * 300])
 @virtual
-async def test_a_path_that_can_not_be_a_file_is_refused(name: str, tmp_path: Path) -> None:
+async def test_a_path_that_can_not_be_a_file_is_refused(name, tmp_path):
     (tmp_path / "file").touch()
     service, path = FakeService(), f"{tmp_path}/{name}"
     words = "its folder can't be used: No such file or directory" if name == "missing/run" else None
@@ -142,8 +137,8 @@ async def test_a_path_that_can_not_be_a_file_is_refused(name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("was_planned", [False, True])
 @virtual
-async def test_a_plan_that_failed_on_a_full_disk_leaves_no_file(was_planned: bool, tmp_path: Path) -> None:
-    def source() -> Iterator[str]:
+async def test_a_plan_that_failed_on_a_full_disk_leaves_no_file(was_planned, tmp_path):
+    def source():
         yield from names(3_000)
         raise RunFileError("the disk is full")
 
@@ -168,13 +163,11 @@ async def test_a_plan_that_failed_on_a_full_disk_leaves_no_file(was_planned: boo
     ],
 )
 @virtual
-async def test_no_request_starts_after_a_failed_write(
-    number: int, durable: bool, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_request_starts_after_a_failed_write(number, durable, error, tmp_path, monkeypatch):
     path, users, service = tmp_path / "run", 200, FakeService(reset_after(), answer(429), answer(400))
-    commit, calls, had = Journal.commit, 0, list[int]()
+    commit, calls, had = Journal.commit, 0, []
 
-    def failing(journal: Journal, *parts: Any, at_once: bool = False) -> bool:
+    def failing(journal, *parts, at_once=False):
         nonlocal calls
         calls += 1
         if calls >= number:
@@ -203,9 +196,7 @@ async def test_no_request_starts_after_a_failed_write(
 
 @needs_fork
 @pytest.mark.parametrize("durable", [False, True])
-async def test_a_full_disk_ends_the_run_and_a_resume_continues_it(
-    durable: bool, nursery: Nursery, tmp_path: Path
-) -> None:
+async def test_a_full_disk_ends_the_run_and_a_resume_continues_it(durable, nursery, tmp_path):
     path, users, full = tmp_path / "run", 2_000, 0
     async with KillService(users, seed=3, faults=ROUGH, latency=0.002) as service:
         job = {"run": str(path), "users": users, "chunk": 10, "in_flight": 8, "base_url": service.base_url}
@@ -231,13 +222,11 @@ async def test_a_full_disk_ends_the_run_and_a_resume_continues_it(
 
 
 @virtual
-async def test_a_run_cancelled_while_claiming_leaves_no_unknown_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service, running = FakeService(), list[asyncio.Task[Any]]()
+async def test_a_run_cancelled_while_claiming_leaves_no_unknown_users(tmp_path, monkeypatch):
+    service, running = FakeService(), []
     commit = Journal.commit
 
-    def cancelling(journal: Journal, *parts: Any, at_once: bool = False) -> bool:
+    def cancelling(journal, *parts, at_once=False):
         running[0].cancel()
         return commit(journal, *parts, at_once=at_once)
 

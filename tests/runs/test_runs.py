@@ -5,9 +5,6 @@ import io
 import threading
 import warnings
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
-from typing import Any, Literal
 
 import pytest
 from support.fake_service import (
@@ -29,12 +26,10 @@ from pushsdk import (
     AsyncPushClient,
     Audience,
     Batching,
-    BroadcastReport,
     ConfigurationError,
     Limits,
     MessageWarning,
     Outcome,
-    Progress,
     PushRequest,
     RetryPolicy,
     RunFileError,
@@ -48,11 +43,11 @@ SMALL, HUNDRED = Batching(max_users=4), Batching(max_users=100)
 NO_BRAKE = StopPolicy.off()
 
 
-def users(count: int) -> list[str]:
+def users(count):
     return [f"user-{number}" for number in range(count)]
 
 
-def judge(report: BroadcastReport, service: FakeService, planned: list[str]) -> None:
+def judge(report, service, planned):
     """Check the report for every user. Nobody was pushed to twice."""
     rows = list(report.rows())
     assert [row.user_id for row in rows] == planned
@@ -65,9 +60,7 @@ def judge(report: BroadcastReport, service: FakeService, planned: list[str]) -> 
         assert service.accepted(row.user_id) in possible
 
 
-async def push(
-    service: FakeService, count: int, *, batching: Batching = SMALL, in_flight: int = 64, **options: Any
-) -> BroadcastReport:
+async def push(service, count, *, batching=SMALL, in_flight=64, **options):
     """Broadcast to a number of users, and judge the report."""
     async with client_of(service, batching=batching, limits=Limits(in_flight=in_flight)) as client:
         report = await client.broadcast(users(count), MESSAGE, **{"stop_policy": NO_BRAKE, **options})
@@ -75,7 +68,7 @@ async def push(
     return report
 
 
-async def resume(service: FakeService, run: Path, count: int, **options: Any) -> BroadcastReport:
+async def resume(service, run, count, **options):
     """Resume the run of these users, and judge the report."""
     async with client_of(service) as client:
         report = await client.resume(run, **options)
@@ -83,11 +76,11 @@ async def resume(service: FakeService, run: Path, count: int, **options: Any) ->
     return report
 
 
-def culprits(*names: str, status: int = 400) -> Any:
+def culprits(*names, status=400):
     return lambda request: answer(status if {*names} & {*request.users} else 204)
 
 
-async def written(service: FakeService, requests: int) -> None:
+async def written(service, requests):
     """Wait until this many requests are in flight."""
     while len(service.written) < requests:
         await turns(1)
@@ -96,16 +89,14 @@ async def written(service: FakeService, requests: int) -> None:
 # -- users and options ------------------------------------------------------------------------------------------------
 
 
-async def _async(ids: list[str]) -> AsyncIterator[str]:
+async def _async(ids):
     for user in ids:
         yield user
 
 
 @pytest.mark.parametrize(("source", "name"), [(list, "spring.run"), (_async, None), (iter, None)])
 @virtual
-async def test_every_user_is_pushed_to_once(
-    source: Callable[[list[str]], Any], name: str | None, tmp_path: Path
-) -> None:
+async def test_every_user_is_pushed_to_once(source, name, tmp_path):
     service, run = FakeService(), tmp_path / name if name else None
     async with client_of(service, batching=SMALL) as client:
         ids = source([*users(10), *["user-1"] * 2000])  # also blocks of nothing new
@@ -123,7 +114,7 @@ async def test_every_user_is_pushed_to_once(
 
 
 @virtual
-async def test_without_dedupe_every_id_is_a_push_also_in_the_next_call(tmp_path: Path) -> None:
+async def test_without_dedupe_every_id_is_a_push_also_in_the_next_call(tmp_path):
     service = FakeService()
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(["a", "b", "a"], MESSAGE, run=tmp_path / "run", dedupe=False)
@@ -143,7 +134,7 @@ async def test_without_dedupe_every_id_is_a_push_also_in_the_next_call(tmp_path:
     ],
 )
 @virtual
-async def test_bad_ids_are_found_before_anything_is_sent(bad: Any, text: str) -> None:
+async def test_bad_ids_are_found_before_anything_is_sent(bad, text):
     service = FakeService()
     async with client_of(service) as client:
         with pytest.raises(ValidationError, match=text):
@@ -156,18 +147,18 @@ async def test_bad_ids_are_found_before_anything_is_sent(bad: Any, text: str) ->
     [("on_unknown", "ignore"), ("stop_policy", 0.5), ("on_progress", 1), ("stop", True), ("limit", 0), ("run", 5)],
 )
 @virtual
-async def test_bad_options_are_found_before_anything_is_sent(option: str, value: object) -> None:
+async def test_bad_options_are_found_before_anything_is_sent(option, value):
     service = FakeService()
     async with client_of(service) as client:
         with pytest.raises(ConfigurationError, match=option):
-            await client.broadcast(["a"], MESSAGE, **{option: value})  # type: ignore[arg-type]
+            await client.broadcast(["a"], MESSAGE, **{option: value})
         with pytest.raises(ConfigurationError, match="run must be the path of a run file"):
-            await client.resume(None)  # type: ignore[arg-type]
+            await client.resume(None)
     assert service.sent == []
 
 
 @virtual
-async def test_a_run_says_before_it_sends_which_fields_of_the_policy_it_does_not_use() -> None:
+async def test_a_run_says_before_it_sends_which_fields_of_the_policy_it_does_not_use():
     async with client_of(service := FakeService()) as client:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", "a run does not use")
@@ -180,8 +171,8 @@ async def test_a_run_says_before_it_sends_which_fields_of_the_policy_it_does_not
 
 
 @virtual
-async def test_an_iterable_that_raises_sends_nothing_and_is_planned_again(tmp_path: Path) -> None:
-    def broken() -> Iterator[str]:
+async def test_an_iterable_that_raises_sends_nothing_and_is_planned_again(tmp_path):
+    def broken():
         yield from users(2000)
         raise RuntimeError("the database is gone")
 
@@ -206,9 +197,7 @@ async def test_an_iterable_that_raises_sends_nothing_and_is_planned_again(tmp_pa
     ],
 )
 @virtual
-async def test_another_broadcast_is_refused_on_the_same_file(
-    base_url: str, message: Any, fields: Any, why: str, tmp_path: Path
-) -> None:
+async def test_another_broadcast_is_refused_on_the_same_file(base_url, message, fields, why, tmp_path):
     service, run = FakeService(), tmp_path / "run"
     await push(service, 4, run=run)
     before = run.read_bytes()
@@ -222,7 +211,7 @@ async def test_another_broadcast_is_refused_on_the_same_file(
 
 
 @virtual
-async def test_each_request_has_its_own_message(tmp_path: Path) -> None:
+async def test_each_request_has_its_own_message(tmp_path):
     service, run = FakeService(), tmp_path / "run"
     requests = [
         PushRequest(user_ids=["a"], message={"title": {"en": "A"}}, custom_fields={"n": 1}),
@@ -249,7 +238,7 @@ async def test_each_request_has_its_own_message(tmp_path: Path) -> None:
     ],
 )
 @virtual
-async def test_bad_requests_are_found_before_anything_is_sent(bad: Any, expected: str) -> None:
+async def test_bad_requests_are_found_before_anything_is_sent(bad, expected):
     service = FakeService()
     async with client_of(service) as client:
         with pytest.raises(ValidationError, match=expected):
@@ -260,12 +249,12 @@ async def test_bad_requests_are_found_before_anything_is_sent(bad: Any, expected
 # -- audiences --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled() -> None:
+async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled():
     loop, started, cancelled = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     lines = 0
 
     class Stream(io.BytesIO):
-        def readline(self, size: int | None = -1) -> bytes:
+        def readline(self, size=-1):
             nonlocal lines
             lines += 1
             if lines == 100_000:
@@ -299,8 +288,8 @@ async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled() -> None:
 )
 @virtual
 async def test_a_lost_answer_leaves_users_unknown_until_a_resend_is_accepted(
-    first: Any, then: Any, on_unknown: Literal["skip", "resend"], expected: tuple[int, ...], stopped_by: str | None
-) -> None:
+    first, then, on_unknown, expected, stopped_by
+):
     service = FakeService(first, then=then)
     async with client_of(service, batching=SMALL) as client:
         report = await client.broadcast(users(4), MESSAGE, on_unknown=on_unknown, stop_policy=NO_BRAKE)
@@ -310,7 +299,7 @@ async def test_a_lost_answer_leaves_users_unknown_until_a_resend_is_accepted(
 
 
 @virtual
-async def test_only_one_chunk_tests_whether_the_message_is_to_blame() -> None:
+async def test_only_one_chunk_tests_whether_the_message_is_to_blame():
     service = FakeService(then=answer(400))
     assert (await push(service, 5000, batching=HUNDRED)).rejected == 5000
     # The requests that are in flight before the first answer, then the users of one of them; at last one of each other.
@@ -320,7 +309,7 @@ async def test_only_one_chunk_tests_whether_the_message_is_to_blame() -> None:
 
 
 @virtual
-async def test_a_user_too_large_alone_stays_pending_and_the_others_are_sent_to() -> None:
+async def test_a_user_too_large_alone_stays_pending_and_the_others_are_sent_to():
     service = FakeService(then=culprits("user-100", status=413))
     report = await push(service, 180, batching=Batching(max_users=60), in_flight=1)
     # If the message is most of a request, fewer users do not make it fit.
@@ -341,8 +330,8 @@ async def test_a_user_too_large_alone_stays_pending_and_the_others_are_sent_to()
 )
 @virtual
 async def test_a_run_that_can_not_succeed_stops_without_rejections_and_a_resume_completes_it(
-    trouble: Any, options: dict[str, Any], by: str, why: str, most: int, tmp_path: Path
-) -> None:
+    trouble, options, by, why, most, tmp_path
+):
     service, run = FakeService(then=trouble), tmp_path / "run"
     report = await push(service, 100, in_flight=2, run=run, **options)
     assert (report.not_sent, report.stopped_by, read_report(run).stopped_by) == (100, by, by)
@@ -353,11 +342,11 @@ async def test_a_run_that_can_not_succeed_stops_without_rejections_and_a_resume_
     assert (report.accepted, report.stopped, read_report(run).stopped_by) == (100, None, None)
 
 
-def stale_but_for(good: range, *, late: str) -> Any:
+def stale_but_for(good, *, late):
     """Reject the first hundred users except some that none of 8 probes reaches, and accept slowly."""
     stale = {*users(100)} - {f"user-{number}" for number in good}
 
-    def then(request: Any) -> Any:
+    def then(request):
         if stale & {*request.users}:
             return answer(400)
         return answer(after=5.0 if late in request.users else LATENCY)
@@ -366,7 +355,7 @@ def stale_but_for(good: range, *, late: str) -> Any:
 
 
 @virtual
-async def test_untried_users_are_sent_to_at_the_end_if_the_message_was_accepted_since() -> None:
+async def test_untried_users_are_sent_to_at_the_end_if_the_message_was_accepted_since():
     service = FakeService(then=stale_but_for(range(43, 56), late="user-150"))
     report = await push(service, 300, batching=HUNDRED, limit=200)
     # The limit counts a user once.
@@ -375,7 +364,7 @@ async def test_untried_users_are_sent_to_at_the_end_if_the_message_was_accepted_
 
 
 @virtual
-async def test_a_limit_rejects_no_untried_user(tmp_path: Path) -> None:
+async def test_a_limit_rejects_no_untried_user(tmp_path):
     service = FakeService(then=culprits(*(f"user-{number * 99 // 7}" for number in range(8))))
     first = await push(service, 400, batching=HUNDRED, in_flight=1, run=tmp_path / "run", limit=100)
     assert (first.rejected, first.not_sent, first.stopped_by) == (8, 392, "limit")
@@ -387,7 +376,7 @@ async def test_a_limit_rejects_no_untried_user(tmp_path: Path) -> None:
 
 
 @virtual
-async def test_a_limit_pauses_the_run_and_a_resume_continues_it(tmp_path: Path) -> None:
+async def test_a_limit_pauses_the_run_and_a_resume_continues_it(tmp_path):
     service, run = FakeService(reset_before(), reset_before()), tmp_path / "run"
     report = await push(service, 20, in_flight=1, run=run, limit=10)
     assert (report.accepted, report.unknown, report.not_sent, report.stopped_by) == (2, 8, 10, "limit")
@@ -404,7 +393,7 @@ async def test_a_limit_pauses_the_run_and_a_resume_continues_it(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["spring.run", None])
 @virtual
-async def test_a_cancellation_says_what_is_known_and_how_to_continue(name: str | None, tmp_path: Path) -> None:
+async def test_a_cancellation_says_what_is_known_and_how_to_continue(name, tmp_path):
     service, run = FakeService(then=hang(accepted=True)), tmp_path / name if name else None
     running = start(push(service, 4, run=run))
     await written(service, 1)
@@ -425,8 +414,8 @@ async def test_a_cancellation_says_what_is_known_and_how_to_continue(name: str |
 
 
 @virtual
-async def test_progress_is_reported_during_a_run_and_at_its_end() -> None:
-    readings: list[Progress] = []
+async def test_progress_is_reported_during_a_run_and_at_its_end():
+    readings = []
     service = FakeService(answer(429, {"Retry-After": "5"}), then=answer(after=1.0))
     await push(service, 40, in_flight=1, on_progress=readings.append)
     assert {reading.stage for reading in readings} == {"planning", "sending", "waiting"}
@@ -439,8 +428,8 @@ async def test_progress_is_reported_during_a_run_and_at_its_end() -> None:
 
 
 @virtual
-async def test_an_on_progress_that_raises_is_logged_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(progress: Progress) -> None:
+async def test_an_on_progress_that_raises_is_logged_with_its_place(caplog):
+    def broken(progress):
         raise RuntimeError(f"secret {'text'}")
 
     async with client_of(FakeService()) as client:

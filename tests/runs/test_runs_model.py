@@ -10,25 +10,21 @@ import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from support.fake_service import MESSAGE, client_of, idle
-from support.kill_judge import CLAIMED, RESENT, History, Plan, judge
+from support.kill_judge import CLAIMED, RESENT, Plan, judge
 from support.kill_service import name_of, number_of
 from support.model_settings import LONG, SHORT
-from support.run_lives import BRAKES, CALM, WORLDS, CountingService, RunLife, RunWorld
+from support.run_lives import BRAKES, CALM, WORLDS, CountingService, RunWorld
 from support.virtual_time import run, turns
 
 from pushsdk import (
-    AsyncPushClient,
     Batching,
-    BroadcastReport,
     ClientClosedError,
     Limits,
     Outcome,
-    Progress,
     PushRequest,
     RetryPolicy,
     RunFileError,
@@ -44,16 +40,16 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 class Books:
     """The pushes of all lives, and the expected state of the run."""
 
-    def __init__(self, world: RunWorld) -> None:
+    def __init__(self, world):
         self.pushes = [0] * world.users
-        self.plan: Plan | None = None
+        self.plan = None
         #: Users in a request that may have been sent, over all lives.
-        self.written: set[int] = set()
+        self.written = set()
         #: Maximum number of ranges that kills left claimed.
         self.unsettled = 0
         self.resent = False
 
-    def enter(self, service: CountingService, *, late: bool | None = None) -> None:
+    def enter(self, service, *, late=None):
         """Enter the pushes of one life; ``late`` after a kill."""
         for request in service.requests:
             if not request.users[0].startswith("person"):
@@ -66,7 +62,7 @@ class Books:
                     self.pushes[user] += 1
 
 
-def is_planned(path: Path) -> bool:
+def is_planned(path):
     """Return True if there is a run with a complete plan."""
     try:
         read_report(path)
@@ -75,11 +71,9 @@ def is_planned(path: Path) -> bool:
     return True
 
 
-async def begin(
-    client: AsyncPushClient, world: RunWorld, life: RunLife, path: Path, **keywords: Any
-) -> BroadcastReport:
+async def begin(client, world, life, path, **keywords):
     """Start a broadcast or a resume."""
-    options: dict[str, Any] = {
+    options = {
         "run": path,
         "on_unknown": life.on_unknown,
         "stop_policy": BRAKES[life.stop_policy],
@@ -100,9 +94,9 @@ async def begin(
     return await client.broadcast(names, MESSAGE, **options)
 
 
-async def live(world: RunWorld, life: RunLife, path: Path, books: Books) -> Path:
+async def live(world, life, path, books):
     """Run one life and judge it. Return the path of the run afterwards."""
-    service, stop, readings = CountingService(world, life.faults), asyncio.Event(), list[Progress]()
+    service, stop, readings = CountingService(world, life.faults), asyncio.Event(), []
     client = client_of(
         service,
         batching=world.batching,
@@ -146,7 +140,7 @@ async def live(world: RunWorld, life: RunLife, path: Path, books: Books) -> Path
     return path
 
 
-async def come(service: CountingService, life: RunLife) -> None:
+async def come(service, life):
     """Wait for the moment at which the life ends; forever if it completes."""
     if life.end is None:
         await asyncio.Event().wait()
@@ -155,7 +149,7 @@ async def come(service: CountingService, life: RunLife) -> None:
     await turns(life.steps)
 
 
-def kill(path: Path) -> Path:
+def kill(path):
     """Copy what a kill at this moment leaves behind: later work of the process is not seen."""
     copy = path.with_name(path.name + "'")
     if path.exists():
@@ -163,7 +157,7 @@ def kill(path: Path) -> Path:
     return copy
 
 
-def judge_life(path: Path, life: RunLife, books: Books, readings: list[Progress], running: Any) -> None:
+def judge_life(path, life, books, readings, running):
     """Check that the run file is correct and complete."""
     if not is_planned(path):
         assert running is None or life.end in ("cancel", "stop", "close", "close at once"), "not planned"
@@ -185,7 +179,7 @@ def judge_life(path: Path, life: RunLife, books: Books, readings: list[Progress]
         judge_report(running.result(), report, life)
 
 
-def judge_doubt(history: History, plan: Plan, books: Books) -> None:
+def judge_doubt(history, plan, books):
     """Check that only kills leave claims, and that users of unsent requests are not unknown."""
     unsettled = [user for user, state in zip(plan.users, history.states, strict=True) if state in (CLAIMED, RESENT)]
     most = max((stop - start for start, stop in zip(plan.starts, plan.starts[1:], strict=False)), default=0)
@@ -195,7 +189,7 @@ def judge_doubt(history: History, plan: Plan, books: Books) -> None:
         assert doubt <= books.written, "in doubt, and never sent"
 
 
-def judge_report(returned: BroadcastReport, read: BroadcastReport, life: RunLife) -> None:
+def judge_report(returned, read, life):
     """Check that report and file agree, and that nothing is pending unless the run was stopped."""
     for name in (
         "planned",
@@ -216,7 +210,7 @@ def judge_report(returned: BroadcastReport, read: BroadcastReport, life: RunLife
     assert returned.stopped_by != "closed" or life.end in ("close", "close at once")
 
 
-async def story(world: RunWorld, folder: Path) -> None:
+async def story(world, folder):
     books, path = Books(world), folder / "run"
     for life in world.lives:
         path = await live(world, life, path, books)
@@ -235,7 +229,7 @@ REFUSED_AGAIN = CALM._replace(faults=["503 with Retry-After"], on_unknown="resen
 @SHORT
 @given(world=WORLDS)
 @example(world=RunWorld(False, 1, Batching(max_users=1), 1000, frozenset(), [LOST, REFUSED_AGAIN], False))
-def test_runs_are_correct_for_every_user_in_all_processes(world: RunWorld) -> None:
+def test_runs_are_correct_for_every_user_in_all_processes(world):
     with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
         run(story(world, Path(folder)), collect=False)
 
@@ -243,6 +237,6 @@ def test_runs_are_correct_for_every_user_in_all_processes(world: RunWorld) -> No
 @pytest.mark.long
 @LONG
 @given(world=WORLDS)
-def test_runs_are_correct_for_every_user_in_all_processes_at_length(world: RunWorld) -> None:
+def test_runs_are_correct_for_every_user_in_all_processes_at_length(world):
     with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
         run(story(world, Path(folder)), collect=False)

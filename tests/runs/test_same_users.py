@@ -3,11 +3,9 @@
 import os
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import closing
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,16 +21,16 @@ from pushsdk._runs.run_file.journal import Journal
 SMALL = Batching(max_users=2)
 
 
-async def later(users: Iterable[str]) -> AsyncIterator[str]:
+async def later(users):
     for user in users:
         yield user
 
 
-def query(users: Iterable[str]) -> Audience:
+def query(users):
     return Audience.query(f"SELECT unnest({list(users)}::VARCHAR[]) AS user_id")
 
 
-SOURCES: tuple[Callable[[list[str]], Any], ...] = (
+SOURCES = (
     list,
     iter,
     lambda users: (user for user in users),
@@ -45,17 +43,15 @@ USERS = st.lists(st.text("01", min_size=1, max_size=3), min_size=1, max_size=8)
 
 
 @given(USERS, USERS, st.booleans(), st.sampled_from(SOURCES), st.sampled_from(SOURCES), st.data())
-def test_only_the_planned_users_are_ever_pushed_to(
-    planned: list[str], others: list[str], dedupe: bool, first: Any, then: Any, data: Any
-) -> None:
+def test_only_the_planned_users_are_ever_pushed_to(planned, others, dedupe, first, then, data):
     service = FakeService()
     given = data.draw(st.one_of(st.permutations(planned), st.just(others)))
     count = Counter if not dedupe else lambda users: Counter({*users})
     is_same = count(given) == count(planned)
 
-    async def story(path: Path) -> None:
+    async def story(path):
         async with client_of(service, batching=SMALL) as client:
-            options: Any = {"run": path, "dedupe": dedupe}
+            options = {"run": path, "dedupe": dedupe}
             await client.broadcast(first(planned), MESSAGE, limit=data.draw(st.integers(1, 9)), **options)
             sent = len(service.sent)
             if is_same:
@@ -72,13 +68,13 @@ def test_only_the_planned_users_are_ever_pushed_to(
         run(story(Path(folder, "a.run")), collect=False)
 
 
-def request(user: str, text: str) -> dict[str, Any]:
+def request(user, text):
     return {"userIds": [user], "message": {**MESSAGE, "title": {"en": text}}}
 
 
 @pytest.mark.parametrize("other", [[request("b", "A"), request("a", "B")], [request("a", "A")], []])
 @virtual
-async def test_requests_are_the_same_if_each_user_has_the_same_message(other: list[Any], tmp_path: Path) -> None:
+async def test_requests_are_the_same_if_each_user_has_the_same_message(other, tmp_path):
     service, requests = FakeService(), [request("a", "A"), request("b", "B")]
     async with client_of(service) as client:
         await client.send_each(requests, run=tmp_path / "a.run", limit=1)
@@ -89,11 +85,11 @@ async def test_requests_are_the_same_if_each_user_has_the_same_message(other: li
 
 
 @virtual
-async def test_a_file_that_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_has_not_changed_is_not_read_again(tmp_path, monkeypatch):
     table, service = made(tmp_path, "u.csv", "user_id,other\na,x\nb,y\n"), FakeService()
-    read, given = Audience.ids, list[list[str]]()
+    read, given = Audience.ids, []
 
-    def ids(audience: Audience, *, distinct: bool) -> Iterator[list[str]]:
+    def ids(audience, *, distinct):
         for batch in read(audience, distinct=distinct):
             given.append(batch)
             yield batch
@@ -101,7 +97,7 @@ async def test_a_file_that_has_not_changed_is_not_read_again(tmp_path: Path, mon
     monkeypatch.setattr(Audience, "ids", ids)
     async with client_of(service) as client:
 
-        async def push(key: str = "user_id") -> None:
+        async def push(key="user_id"):
             await client.broadcast(Audience.read(table, primary_key=key), MESSAGE, run=tmp_path / "a.run", limit=1)
 
         await push()
@@ -116,7 +112,7 @@ async def test_a_file_that_has_not_changed_is_not_read_again(tmp_path: Path, mon
 
 
 @virtual
-async def test_a_run_in_use_has_an_error_to_catch_and_to_retry(tmp_path: Path) -> None:
+async def test_a_run_in_use_has_an_error_to_catch_and_to_retry(tmp_path):
     with closing(Journal.open_or_create(tmp_path / "a.run", BROADCAST)):
         async with client_of(FakeService()) as client:
             with pytest.raises(RunInUseError, match="in use by another call or process") as raised:

@@ -1,28 +1,27 @@
 """The embedded service in a thread, a client for it, and a check that no client thread is left."""
 
 import threading
-from collections.abc import Iterator
 
 import pytest
-from support.service_thread import ThreadService, served
+from support.service_thread import served
 
 from pushsdk import PushClient
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadService]:
+def service(monkeypatch):
     with served(monkeypatch) as service:
         yield service
 
 
 @pytest.fixture
-def client(service: ThreadService) -> Iterator[PushClient]:
+def client(service):
     with PushClient() as client:
         yield client
 
 
 @pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
+def no_thread_is_left():
     before = set(threading.enumerate())
     yield
     threads = [thread for thread in threading.enumerate() if thread.name == "pushsdk" and thread not in before]

@@ -1,11 +1,9 @@
 """A client made before a fork: the child has its own, and the parent is unaffected."""
 
 import textwrap
-from pathlib import Path
 
 import pytest
-from support.programs import ProgramResult, run_program
-from support.service_thread import ThreadService
+from support.programs import run_program
 
 from pushsdk.emulator import Fault
 
@@ -37,12 +35,12 @@ HEAD = """
 """
 
 
-def forked(body: str, *arguments: str, measured: bool = True) -> ProgramResult:
+def forked(body, *arguments, measured=True):
     return run_program(textwrap.dedent(HEAD) + textwrap.dedent(body), *arguments, measured=measured)
 
 
 @pytest.mark.parametrize("used", ["used", "unused"])
-def test_a_client_made_before_the_fork_works_on_both_sides(service: ThreadService, used: str) -> None:
+def test_a_client_made_before_the_fork_works_on_both_sides(service, used):
     result = forked(
         """
         client = PushClient()
@@ -70,7 +68,7 @@ def test_a_client_made_before_the_fork_works_on_both_sides(service: ThreadServic
     assert service.users() == {**before, **dict.fromkeys(others, 1)}
 
 
-def test_the_parents_calls_in_flight_are_not_the_childs(service: ThreadService) -> None:
+def test_the_parents_calls_in_flight_are_not_the_childs(service):
     service.set_faults([Fault.delay(0.5)])
     result = forked(
         """
@@ -106,9 +104,7 @@ def test_the_parents_calls_in_flight_are_not_the_childs(service: ThreadService) 
 
 
 @pytest.mark.parametrize("file", ["spring.run", ""], ids=["in a file", "in a temporary one"])
-def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(
-    service: ThreadService, tmp_path: Path, file: str
-) -> None:
+def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(service, tmp_path, file):
     service.set_faults([Fault.delay(0.3)])
     result = forked(
         """
@@ -136,7 +132,7 @@ def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(
     assert service.duplicates() == {}
 
 
-def test_a_connection_that_the_parent_closes_is_closed_though_a_child_lives(service: ThreadService) -> None:
+def test_a_connection_that_the_parent_closes_is_closed_though_a_child_lives(service):
     result = forked(
         """
         client = PushClient()
@@ -155,7 +151,7 @@ def test_a_connection_that_the_parent_closes_is_closed_though_a_child_lives(serv
     assert result == (0, "child (1, False, False, False, False)\nexit 0\n4 1\n", "")
 
 
-def test_a_fork_while_another_thread_starts_the_client_does_not_hang(service: ThreadService) -> None:
+def test_a_fork_while_another_thread_starts_the_client_does_not_hang(service):
     result = forked(
         """
         client = PushClient()
@@ -184,7 +180,7 @@ def test_a_fork_while_another_thread_starts_the_client_does_not_hang(service: Th
     assert result == (0, "child 1\nexit 0\n", "")
 
 
-def test_a_fork_in_the_middle_of_a_call_ends_it_in_the_child_and_not_in_the_parent(service: ThreadService) -> None:
+def test_a_fork_in_the_middle_of_a_call_ends_it_in_the_child_and_not_in_the_parent(service):
     service.set_faults([Fault.delay(1.0)])
     result = forked(
         """
@@ -210,7 +206,7 @@ def test_a_fork_in_the_middle_of_a_call_ends_it_in_the_child_and_not_in_the_pare
     assert service.users() == {"u": 1}
 
 
-def test_a_child_of_multiprocessing_sends_by_the_client_of_its_module(service: ThreadService) -> None:
+def test_a_child_of_multiprocessing_sends_by_the_client_of_its_module(service):
     result = forked(
         """
         import multiprocessing
@@ -230,7 +226,7 @@ def test_a_child_of_multiprocessing_sends_by_the_client_of_its_module(service: T
     assert len(service.users()) == 31
 
 
-def test_a_fork_in_the_clients_own_thread_gives_the_child_a_client_too(service: ThreadService) -> None:
+def test_a_fork_in_the_clients_own_thread_gives_the_child_a_client_too(service):
     result = forked(
         """
         pids = []

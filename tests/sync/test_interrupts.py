@@ -8,18 +8,17 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from support.service_thread import HANGS, ThreadService
+from support.service_thread import HANGS
 
 import pushsdk
-from pushsdk import DrainReport, MobilePush, Outcome, PushClient, Receipt, RetryPolicy, SendAbandoned
+from pushsdk import MobilePush, Outcome, PushClient, RetryPolicy, SendAbandoned
 from pushsdk.emulator import Fault
 from pushsdk.sync import loop_thread
-from pushsdk.sync.loop_thread import LoopThread, ThreadCall
+from pushsdk.sync.loop_thread import LoopThread
 
 HELLO = MobilePush(body={"en": "hi"})
 
@@ -29,13 +28,13 @@ class SoftTimeLimitExceededError(Exception):
 
 
 @contextlib.contextmanager
-def limited(when: Callable[[], object]) -> Iterator[None]:
+def limited(when):
     """Raise in the main thread once ``when`` has returned in another."""
 
-    def handler(*_: object) -> None:
+    def handler(*_):
         raise SoftTimeLimitExceededError
 
-    def alarm() -> None:
+    def alarm():
         when()
         os.kill(os.getpid(), signal.SIGALRM)
 
@@ -50,13 +49,13 @@ def limited(when: Callable[[], object]) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def abandoned(events: list[object]) -> list[tuple[Outcome, tuple[str, ...]]]:
+def abandoned(events):
     return [(event.outcome, event.user_ids) for event in events if isinstance(event, SendAbandoned)]
 
 
-def test_an_interrupted_send_in_flight_is_unknown_and_reported(service: ThreadService) -> None:
+def test_an_interrupted_send_in_flight_is_unknown_and_reported(service):
     service.set_faults([Fault.hang()])
-    events: list[object] = []
+    events = []
     with PushClient(on_event=events.append) as client:
         with limited(lambda: service.wait_for(1)):
             client.send("u", HELLO)
@@ -66,9 +65,7 @@ def test_an_interrupted_send_in_flight_is_unknown_and_reported(service: ThreadSe
         assert client.send("v", HELLO).users == 1
 
 
-def test_an_interrupted_broadcast_leaves_a_run_that_can_be_resumed(
-    service: ThreadService, client: PushClient, tmp_path: Path
-) -> None:
+def test_an_interrupted_broadcast_leaves_a_run_that_can_be_resumed(service, client, tmp_path):
     service.set_faults([Fault.hang(user="u1500")])
     run = tmp_path / "run"
     with limited(lambda: service.wait_for(2)):
@@ -79,11 +76,11 @@ def test_an_interrupted_broadcast_leaves_a_run_that_can_be_resumed(
     assert service.duplicates() == {}
 
 
-def test_an_interrupted_close_ends_the_calls_in_flight(service: ThreadService, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_close_ends_the_calls_in_flight(service, monkeypatch):
     service.set_faults([Fault.hang()])
-    client, outcome = PushClient(), Future[Outcome]()
+    client, outcome = PushClient(), Future()
 
-    def send() -> None:
+    def send():
         with pytest.raises(pushsdk.PushError) as excinfo:
             client.send("u", HELLO)
         outcome.set_result(excinfo.value.outcome)
@@ -94,7 +91,7 @@ def test_an_interrupted_close_ends_the_calls_in_flight(service: ThreadService, m
 
     submit, submitted = LoopThread.submit, threading.Event()
 
-    def noted(thread: LoopThread, call: ThreadCall[DrainReport]) -> None:
+    def noted(thread, call):
         submit(thread, call)
         submitted.set()
 
@@ -109,13 +106,11 @@ def test_an_interrupted_close_ends_the_calls_in_flight(service: ThreadService, m
 # -- the moments between ---------------------------------------------------------------------------------------------
 
 
-def test_a_result_that_the_caller_did_not_take_is_reported_by_outcome(
-    service: ThreadService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events: list[object] = []
+def test_a_result_that_the_caller_did_not_take_is_reported_by_outcome(service, monkeypatch):
+    events = []
     waiting = LoopThread.callbacks_of
 
-    def interrupted(thread: LoopThread, call: ThreadCall[Receipt]) -> Iterator[object]:
+    def interrupted(thread, call):
         yield from waiting(thread, call)
         monkeypatch.setattr(LoopThread, "callbacks_of", waiting)
         raise SoftTimeLimitExceededError
@@ -138,13 +133,11 @@ def test_a_result_that_the_caller_did_not_take_is_reported_by_outcome(
 
 
 @pytest.mark.parametrize(("used", "after"), [(True, False), (True, True), (False, False)])
-def test_an_interruption_around_the_submission_blocks_no_call(
-    service: ThreadService, monkeypatch: pytest.MonkeyPatch, used: bool, after: bool
-) -> None:
-    events: list[object] = []
+def test_an_interruption_around_the_submission_blocks_no_call(service, monkeypatch, used, after):
+    events = []
     submit = LoopThread.submit
 
-    def interrupted(thread: LoopThread, call: ThreadCall[Receipt]) -> None:
+    def interrupted(thread, call):
         monkeypatch.setattr(LoopThread, "submit", submit)
         if after:
             submit(thread, call)
@@ -164,13 +157,11 @@ def test_an_interruption_around_the_submission_blocks_no_call(
     assert ("u" not in service.users()) == (abandonments in ([], [(Outcome.NOT_SENT, ("u",))]))
 
 
-def test_a_thread_does_not_wait_for_a_call_that_will_not_end(
-    service: ThreadService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_does_not_wait_for_a_call_that_will_not_end(service, monkeypatch):
     monkeypatch.setattr(loop_thread, "CANCEL_TIMEOUT", 0.05)
     blocked, go_on = threading.Event(), threading.Event()
 
-    async def key() -> str:
+    async def key():
         blocked.set()
         assert go_on.wait(HANGS)  # blocks the loop
         return service.api_key
@@ -193,7 +184,7 @@ COMMAND = """
 """
 
 
-def test_ctrl_c_ends_a_program_at_once_and_its_send_is_reported(service: ThreadService) -> None:
+def test_ctrl_c_ends_a_program_at_once_and_its_send_is_reported(service):
     service.set_faults([Fault.hang()])
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(COMMAND)],

@@ -4,12 +4,10 @@ import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.programs import run_program
-from support.service_thread import HANGS, ThreadService
+from support.service_thread import HANGS
 
 from pushsdk import ClientClosedError, MobilePush, Outcome, PushClient
 from pushsdk._io.threads import DaemonThreads
@@ -19,15 +17,15 @@ from pushsdk.emulator import Fault
 HELLO = MobilePush(ios_enabled=True, body={"en": "hi"})
 
 
-def threads_of_clients() -> list[threading.Thread]:
+def threads_of_clients():
     return [thread for thread in threading.enumerate() if thread.name == "pushsdk"]
 
 
-def test_closing_while_threads_send_tells_each_of_its_send(service: ThreadService) -> None:
+def test_closing_while_threads_send_tells_each_of_its_send(service):
     client = PushClient()
     started = threading.Barrier(9)
 
-    def work(thread: int) -> dict[str, Outcome]:
+    def work(thread):
         outcomes = {}
         started.wait()
         for number in range(10_000):
@@ -49,9 +47,9 @@ def test_closing_while_threads_send_tells_each_of_its_send(service: ThreadServic
     assert [outcome for outcome in outcomes.values() if outcome is not Outcome.ACCEPTED] == [Outcome.NOT_SENT] * 8
 
 
-def test_an_error_of_the_claim_store_at_the_end_is_raised_and_the_thread_has_ended(service: ThreadService) -> None:
+def test_an_error_of_the_claim_store_at_the_end_is_raised_and_the_thread_has_ended(service):
     class UnclosableClaims(MemoryClaims):
-        async def aclose(self) -> None:
+        async def aclose(self):
             raise OSError("the store is gone")
 
     client = PushClient(claims=UnclosableClaims())
@@ -62,7 +60,7 @@ def test_an_error_of_the_claim_store_at_the_end_is_raised_and_the_thread_has_end
     assert threads_of_clients() == []
 
 
-def test_a_dropped_client_warns_and_leaves_no_thread(service: ThreadService) -> None:
+def test_a_dropped_client_warns_and_leaves_no_thread(service):
     client = PushClient()
     client.send("u", HELLO)
     view = client.with_options(timeout=5.0)
@@ -72,20 +70,20 @@ def test_a_dropped_client_warns_and_leaves_no_thread(service: ThreadService) -> 
     # The view is as good as the client.
     assert view.send("v", HELLO).users == 1
     with pytest.warns(ResourceWarning, match=r"unclosed PushClient\('http://127.0.0.1"):
-        view = None  # type: ignore[assignment]
+        view = None
     thread.join(HANGS)
     assert not thread.is_alive()
 
 
-def not_now(_: threading.Thread) -> None:
+def not_now(_):
     raise RuntimeError("can't create new thread at interpreter shutdown")
 
 
-def not_at_all(_: threading.Thread) -> None:
+def not_at_all(_):
     raise RuntimeError("can't start new thread")
 
 
-def started_and_interrupted(thread: threading.Thread) -> None:
+def started_and_interrupted(thread):
     START(thread)
     raise KeyboardInterrupt
 
@@ -101,9 +99,7 @@ START = threading.Thread.start
         (not_now, ClientClosedError, "make the first call earlier"),
     ],
 )
-def test_a_thread_whose_start_fails_leaves_nothing(
-    service: ThreadService, monkeypatch: pytest.MonkeyPatch, start: Any, error: type[BaseException], text: str
-) -> None:
+def test_a_thread_whose_start_fails_leaves_nothing(service, monkeypatch, start, error, text):
     client = PushClient()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
@@ -114,11 +110,11 @@ def test_a_thread_whose_start_fails_leaves_nothing(
     client.close()
 
 
-def test_blocking_work_is_done_by_few_daemon_threads_that_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocking_work_is_done_by_few_daemon_threads_that_end(monkeypatch):
     threads = DaemonThreads()
     starts, go_on = threading.Semaphore(0), threading.Event()
 
-    def work() -> threading.Thread:
+    def work():
         starts.release()
         go_on.wait(HANGS)
         return threading.current_thread()
@@ -158,7 +154,7 @@ HEAD = """
     client = PushClient()
     late = int
 """
-QUIET: dict[str, str] = {
+QUIET = {
     "never used": "",
     "by sys.exit": """
     client.send("u", PUSH)
@@ -194,11 +190,11 @@ QUIET: dict[str, str] = {
 
 
 @pytest.mark.parametrize("body", QUIET.values(), ids=QUIET.keys())
-def test_a_program_ends_in_silence(service: ThreadService, body: str) -> None:
+def test_a_program_ends_in_silence(service, body):
     assert run_program(HEAD + body) == (0, "", "")
 
 
-def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: ThreadService) -> None:
+def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service):
     body = """
     client.send("first", PUSH)
     def work(n):
@@ -213,7 +209,7 @@ def test_threads_that_go_on_after_the_main_thread_send_all_they_have(service: Th
     assert service.duplicates() == {}
 
 
-def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(service: ThreadService, tmp_path: Path) -> None:
+def test_claims_are_settled_and_made_after_the_end_of_the_main_thread(service, tmp_path):
     service.set_faults([Fault.delay(0.3)])
     body = """
     client = PushClient(claims=f"sqlite:{sys.argv[1]}")
@@ -247,16 +243,14 @@ DAEMON = """
 
 
 @pytest.mark.parametrize(("fault", "least", "most"), [(Fault.delay(0.5), 0.1, 4.0), (Fault.hang(), 1.9, 6.0)])
-def test_calls_of_daemon_threads_get_bounded_time_at_exit(
-    service: ThreadService, fault: Fault, least: float, most: float
-) -> None:
+def test_calls_of_daemon_threads_get_bounded_time_at_exit(service, fault, least, most):
     service.set_faults([fault])
     result = run_program(HEAD + DAEMON)
     assert (result.code, result.err) == (0, "")
     assert least < float(result.out) < most
 
 
-def test_a_callback_that_never_returns_holds_the_end_up_for_seconds_only(service: ThreadService) -> None:
+def test_a_callback_that_never_returns_holds_the_end_up_for_seconds_only(service):
     body = """
     from pushsdk.sync import loop_thread
     loop_thread.EXIT_DRAIN = loop_thread.EXIT_CLOSE = 0.2

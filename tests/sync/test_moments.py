@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,19 +13,19 @@ from pushsdk.sync.caller_thread import in_blocks
 from pushsdk.sync.loop_thread import LoopThread, ThreadCall
 
 
-async def nothing() -> None:
+async def nothing():
     """The work of a call."""
 
 
 @pytest.fixture
-def go_on() -> threading.Event:
+def go_on():
     """Lets the close of the thread go on."""
     return threading.Event()
 
 
 @pytest.fixture
-def thread(go_on: threading.Event) -> Iterator[LoopThread]:
-    async def close(drain: float) -> DrainReport:
+def thread(go_on):
+    async def close(drain):
         assert await asyncio.to_thread(go_on.wait, HANGS)
         return DrainReport()
 
@@ -37,13 +36,13 @@ def thread(go_on: threading.Event) -> Iterator[LoopThread]:
     thread.close(0.0)
 
 
-def ended(thread: LoopThread, call: ThreadCall[None]) -> BaseException | None:
+def ended(thread, call):
     """Wait for the end of a call that was submitted."""
     assert list(thread.callbacks_of(call)) == []
     return call.error
 
 
-def test_a_call_cancelled_before_it_starts_raises_client_closed(thread: LoopThread) -> None:
+def test_a_call_cancelled_before_it_starts_raises_client_closed(thread):
     call, both_are_queued = ThreadCall(nothing), threading.Event()
     thread.loop.call_soon_threadsafe(both_are_queued.wait)
     thread.submit(call)
@@ -52,7 +51,7 @@ def test_a_call_cancelled_before_it_starts_raises_client_closed(thread: LoopThre
     assert isinstance(ended(thread, call), ClientClosedError)
 
 
-def test_a_call_submitted_while_the_loop_closes_is_not_started(thread: LoopThread, go_on: threading.Event) -> None:
+def test_a_call_submitted_while_the_loop_closes_is_not_started(thread, go_on):
     closing = threading.Thread(target=thread.close, args=(0.0,))
     closing.start()
     wait_until(lambda: thread.closing)
@@ -64,16 +63,14 @@ def test_a_call_submitted_while_the_loop_closes_is_not_started(thread: LoopThrea
     closing.join()
 
 
-def test_a_call_after_the_last_turn_of_the_loop_or_after_its_close_raises_client_closed(
-    thread: LoopThread, go_on: threading.Event
-) -> None:
+def test_a_call_after_the_last_turn_of_the_loop_or_after_its_close_raises_client_closed(thread, go_on):
     late, close = ThreadCall(nothing), thread.loop.close
 
-    def close_later() -> None:
+    def close_later():
         thread.submit(late)
         close()
 
-    thread.loop.close = close_later  # type: ignore[method-assign]
+    thread.loop.close = close_later
     go_on.set()
     thread.close(0.0)
     assert isinstance(late.error, ClientClosedError)
@@ -81,12 +78,10 @@ def test_a_call_after_the_last_turn_of_the_loop_or_after_its_close_raises_client
         thread.perform(ThreadCall(nothing))
 
 
-def test_threads_that_close_in_one_loop_turn_all_wait_for_its_end(
-    thread: LoopThread, go_on: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_that_close_in_one_loop_turn_all_wait_for_its_end(thread, go_on, monkeypatch):
     submit, submitted, all_are_queued = LoopThread.submit, threading.Semaphore(0), threading.Event()
 
-    def noted(thread: LoopThread, call: ThreadCall[DrainReport]) -> None:
+    def noted(thread, call):
         submit(thread, call)
         submitted.release()
 
@@ -101,8 +96,8 @@ def test_threads_that_close_in_one_loop_turn_all_wait_for_its_end(
     assert not thread.thread.is_alive()
 
 
-def test_blocking_work_waits_for_a_thread_if_no_other_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(thread: threading.Thread) -> None:
+def test_blocking_work_waits_for_a_thread_if_no_other_can_be_started(monkeypatch):
+    def start(thread):
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
     threads, go_on = DaemonThreads(), threading.Event()
@@ -117,11 +112,11 @@ def test_blocking_work_waits_for_a_thread_if_no_other_can_be_started(monkeypatch
     thread.join(HANGS)
 
 
-def test_a_block_requested_by_a_cancelled_reader_is_not_read() -> None:
-    blocks: list[Callable[[], object]] = []
+def test_a_block_requested_by_a_cancelled_reader_is_not_read():
+    blocks = []
     items = iter([["u"]])
 
-    async def main() -> None:
+    async def main():
         reading = asyncio.create_task(anext(in_blocks(items, blocks.append)))
         await asyncio.sleep(0)
         reading.cancel()

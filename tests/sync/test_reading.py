@@ -1,13 +1,10 @@
 """A caller's iterable is read in the caller's thread, without blocking the loop."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
-from support.service_thread import HANGS, ThreadService
+from support.service_thread import HANGS
 
 from pushsdk import ClientClosedError, MobilePush, PushClient
 
@@ -15,24 +12,24 @@ HELLO = MobilePush(body={"en": "hi"})
 
 
 @pytest.mark.parametrize("users", [["a", "b"], {"a": 1, "b": 2}.keys(), iter("ab")], ids=lambda users: str(type(users)))
-def test_any_iterable_is_accepted(client: PushClient, service: ThreadService, users: Any) -> None:
+def test_any_iterable_is_accepted(client, service, users):
     assert client.broadcast(users, HELLO, stop=threading.Event()).accepted == 2
 
 
 class Slow:
     """Two ids; the second comes when the test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.reached, self.go_on = threading.Event(), threading.Event()
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self):
         yield "first"
         self.reached.set()
         assert self.go_on.wait(HANGS)
         yield "last"
 
 
-def test_closing_over_a_plan_that_is_being_read_ends_it_and_nothing_is_sent(service: ThreadService) -> None:
+def test_closing_over_a_plan_that_is_being_read_ends_it_and_nothing_is_sent(service):
     client, users = PushClient(), Slow()
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(client.broadcast, users, HELLO)
@@ -44,10 +41,8 @@ def test_closing_over_a_plan_that_is_being_read_ends_it_and_nothing_is_sent(serv
     assert service.requests == 0
 
 
-def test_an_exception_of_the_iterable_is_raised_unchanged_and_nothing_is_sent(
-    client: PushClient, service: ThreadService
-) -> None:
-    def users() -> Iterator[str]:
+def test_an_exception_of_the_iterable_is_raised_unchanged_and_nothing_is_sent(client, service):
+    def users():
         yield from (f"u{number}" for number in range(5000))
         raise LookupError("the database is gone")
 
@@ -56,12 +51,10 @@ def test_an_exception_of_the_iterable_is_raised_unchanged_and_nothing_is_sent(
     assert service.requests == 0
 
 
-def test_a_stop_from_another_thread_ends_a_run_that_is_being_sent(
-    client: PushClient, service: ThreadService, tmp_path: Path
-) -> None:
+def test_a_stop_from_another_thread_ends_a_run_that_is_being_sent(client, service, tmp_path):
     stop, one = threading.Event(), {"userIds": ["u"], "message": {}}
 
-    def progress(values: Any) -> None:
+    def progress(values):
         if values.stage == "sending" and values.accepted:
             threading.Thread(target=stop.set).start()
 

@@ -1,13 +1,9 @@
 """PushClient has the methods and the checks of AsyncPushClient."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.programs import run_program
-from support.service_thread import ThreadService
 
 from pushsdk import (
     AsyncPushClient,
@@ -35,18 +31,18 @@ OTHER_TYPES = {
 }
 
 
-def parameters(function: Any) -> list[tuple[str, Any, Any]]:
+def parameters(function):
     return [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
 
 
-def annotations(function: Any) -> dict[str, str]:
+def annotations(function):
     texts = {name: str(text) for name, text in inspect.get_annotations(function).items() if name != "return"}
     for theirs, ours in OTHER_TYPES.items():
         texts = {name: text.replace(theirs, ours) for name, text in texts.items()}
     return texts
 
 
-def test_the_methods_and_their_parameters_are_those_of_the_async_client() -> None:
+def test_the_methods_and_their_parameters_are_those_of_the_async_client():
     ours, theirs = PushClient, AsyncPushClient
     names = [name for name in dir(theirs) if name in RENAMED or not name.startswith("_")]
     names = [name for name in names if name not in LEFT_OUT]
@@ -59,15 +55,15 @@ def test_the_methods_and_their_parameters_are_those_of_the_async_client() -> Non
         assert annotations(method) == annotations(getattr(theirs, name)), name
 
 
-def test_the_constructor_is_that_of_the_async_client_but_for_the_session() -> None:
+def test_the_constructor_is_that_of_the_async_client_but_for_the_session():
     ours, theirs = inspect.signature(PushClient).parameters, inspect.signature(AsyncPushClient).parameters
     assert [*ours] == [name for name in theirs if name != "session"]
     assert ours["options"] == theirs["options"]
     with pytest.raises(TypeError, match="unexpected keyword argument 'session'"):
-        PushClient(NOWHERE, "key", session=None)  # type: ignore[call-arg]
+        PushClient(NOWHERE, "key", session=None)
 
 
-USES: dict[str, Callable[[PushClient], object]] = {
+USES = {
     "send": lambda client: client.send("u", HELLO),
     "create_campaign": lambda client: client.create_campaign(CampaignRequest(name="c")),
     "broadcast": lambda client: client.broadcast(["u"], HELLO),
@@ -78,7 +74,7 @@ USES: dict[str, Callable[[PushClient], object]] = {
 
 
 @pytest.mark.parametrize("used", [True, False], ids=["used before", "never used"])
-def test_a_closed_client_is_not_used_again(service: ThreadService, used: bool) -> None:
+def test_a_closed_client_is_not_used_again(service, used):
     client = PushClient()
     if used:
         client.send("first", HELLO)
@@ -91,11 +87,11 @@ def test_a_closed_client_is_not_used_again(service: ThreadService, used: bool) -
     assert client.close().accepted == ()
 
 
-def test_everything_is_sent_by_the_same_core(service: ThreadService, tmp_path: Path) -> None:
+def test_everything_is_sent_by_the_same_core(service, tmp_path):
     class ClosedClaims(MemoryClaims):
         closed = 0
 
-        async def aclose(self) -> None:
+        async def aclose(self):
             self.closed += 1
 
     with PushClient(claims=(claims := ClosedClaims())) as client:
@@ -114,7 +110,7 @@ def test_everything_is_sent_by_the_same_core(service: ThreadService, tmp_path: P
     assert claims.closed == 1
 
 
-async def ids() -> AsyncIterator[Any]:
+async def ids():
     yield "u"
 
 
@@ -132,15 +128,13 @@ async def ids() -> AsyncIterator[Any]:
         (lambda client: client.send("u", HELLO, idempotency_key="k"), ConfigurationError, "claims="),
     ],
 )
-def test_a_wrong_argument_is_an_error_before_anything_is_sent(
-    client: PushClient, service: ThreadService, call: Callable[[Any], object], error: type[Exception], words: str
-) -> None:
+def test_a_wrong_argument_is_an_error_before_anything_is_sent(client, service, call, error, words):
     with pytest.raises(error, match=words):
         call(client)
     assert service.requests == 0
 
 
-def test_the_async_client_is_imported_without_the_sync_one() -> None:
+def test_the_async_client_is_imported_without_the_sync_one():
     loaded = run_program("import sys; from pushsdk import AsyncPushClient; print(*sys.modules)")
     assert loaded.code == 0
     assert [name for name in loaded.out.split() if name.startswith("pushsdk.sync")] == []

@@ -2,12 +2,10 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from support.programs import run_program
-from support.service_thread import HANGS, ThreadService
+from support.service_thread import HANGS
 
 from pushsdk import Batching, MobilePush, NotSentError, PushClient, RetryPolicy
 from pushsdk.emulator import Fault
@@ -17,19 +15,19 @@ TENANTS = ("acme", "globex", "initech", "umbrella")
 LOCAL = threading.local()
 
 
-def of_thread() -> str:
+def of_thread():
     return f"key-{LOCAL.tenant}"
 
 
-def pushes(service: ThreadService) -> dict[str, dict[str, int]]:
+def pushes(service):
     return {tenant: dict(service.inbox(f"key-{tenant}").users()) for tenant in TENANTS}
 
 
-def as_tenants(work: Callable[[str, int], Any], threads: int = 16) -> list[Any]:
+def as_tenants(work, threads=16):
     """Return the results of the work in threads of several tenants that begin together."""
     together = threading.Barrier(threads)
 
-    def begin(number: int) -> Any:
+    def begin(number):
         LOCAL.tenant = tenant = TENANTS[number % len(TENANTS)]
         together.wait(HANGS)
         return work(tenant, number)
@@ -39,12 +37,12 @@ def as_tenants(work: Callable[[str, int], Any], threads: int = 16) -> list[Any]:
 
 
 def test_a_sync_callable_runs_in_the_calling_thread_at_every_attempt_and_equal_messages_merge(
-    service: ThreadService,
-) -> None:
+    service,
+):
     service.set_faults([Fault.status(429, first=1)])
-    threads = Counter[tuple[str, int]]()
+    threads = Counter()
 
-    def key() -> str:
+    def key():
         threads[LOCAL.tenant, threading.get_ident()] += 1
         return of_thread()
 
@@ -58,13 +56,13 @@ def test_a_sync_callable_runs_in_the_calling_thread_at_every_attempt_and_equal_m
     assert {tenant: len(users) for tenant, users in pushes(service).items()} == dict.fromkeys(TENANTS, 4)
 
 
-def test_a_callable_that_fails_in_its_thread_ends_only_its_call(service: ThreadService) -> None:
-    def key() -> str:
+def test_a_callable_that_fails_in_its_thread_ends_only_its_call(service):
+    def key():
         if LOCAL.tenant == "acme":
             raise ConnectionError("no vault")
         return of_thread()
 
-    def work(tenant: str, number: int) -> BaseException | None:
+    def work(tenant, number):
         try:
             client.send(f"{tenant}:{number}", HELLO)
         except NotSentError as error:
@@ -78,7 +76,7 @@ def test_a_callable_that_fails_in_its_thread_ends_only_its_call(service: ThreadS
     assert pushes(service)["acme"] == {}
 
 
-def test_what_with_options_sets_survives_a_fork(service: ThreadService) -> None:
+def test_what_with_options_sets_survives_a_fork(service):
     result = run_program(
         """
         import os, sys, warnings

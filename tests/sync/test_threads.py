@@ -6,12 +6,9 @@ import gc
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
 
 import pytest
-from support.service_thread import ThreadService
 
 from pushsdk import (
     Batching,
@@ -19,7 +16,6 @@ from pushsdk import (
     MobilePush,
     NotSentError,
     Outcome,
-    Progress,
     PushClient,
     PushError,
     PushRequest,
@@ -30,11 +26,11 @@ HELLO = MobilePush(body={"en": "hi"})
 THREADS = 32
 
 
-def spread(work: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
+def spread(work, threads=THREADS):
     """Return the results of the work in so many threads that begin together."""
     together = threading.Barrier(threads)
 
-    def begin(number: int) -> Any:
+    def begin(number):
         together.wait()
         return work(number)
 
@@ -42,12 +38,10 @@ def spread(work: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
         return list(pool.map(begin, range(threads)))
 
 
-def test_32_threads_know_the_outcome_of_each_send_under_faults_without_duplicates(
-    service: ThreadService, client: PushClient
-) -> None:
+def test_32_threads_know_the_outcome_of_each_send_under_faults_without_duplicates(service, client):
     service.set_faults(preset("flaky").faults, seed=7)
 
-    def work(thread: int) -> dict[str, Outcome]:
+    def work(thread):
         outcomes = {}
         for number in range(40):
             user = f"{thread}-{number}"
@@ -71,17 +65,17 @@ def test_32_threads_know_the_outcome_of_each_send_under_faults_without_duplicate
     assert (stats.accepted, stats.unknown, stats.in_flight) == (counts[Outcome.ACCEPTED], counts[Outcome.UNKNOWN], 0)
 
 
-def test_ids_users_and_progress_are_the_calling_threads(service: ThreadService, client: PushClient) -> None:
-    values: dict[str, set[int]] = {"ids": set(), "users": set(), "requests": set(), "progress": set()}
+def test_ids_users_and_progress_are_the_calling_threads(service, client):
+    values = {"ids": set(), "users": set(), "requests": set(), "progress": set()}
 
-    def note(kind: str) -> None:
+    def note(kind):
         values[kind].add(threading.get_ident())
 
-    def from_thread(kind: str, items: list[Any]) -> Iterator[Any]:
+    def from_thread(kind, items):
         note(kind)
         yield from items
 
-    def progress(_: Progress) -> None:
+    def progress(_):
         note("progress")
 
     client.send(from_thread("ids", ["a"]), HELLO)
@@ -90,15 +84,15 @@ def test_ids_users_and_progress_are_the_calling_threads(service: ThreadService, 
     assert values == {kind: {threading.get_ident()} for kind in values}
 
 
-def test_the_callers_context_is_that_of_what_is_done_for_it(service: ThreadService) -> None:
+def test_the_callers_context_is_that_of_what_is_done_for_it(service):
     span = contextvars.ContextVar("span", default="none")
     values = []
 
-    async def key() -> str:
+    async def key():
         values.append(span.get())
         return service.api_key
 
-    def work(number: int) -> None:
+    def work(number):
         span.set(f"of {number}")
         client.send(f"u{number}", MobilePush(body={"en": f"{number}"}))
 
@@ -107,16 +101,16 @@ def test_the_callers_context_is_that_of_what_is_done_for_it(service: ThreadServi
     assert sorted(values) == [f"of {number}" for number in range(4)]
 
 
-def test_a_call_in_the_clients_own_thread_is_refused_not_hung(service: ThreadService) -> None:
-    uses: list[Callable[[], object]] = [
+def test_a_call_in_the_clients_own_thread_is_refused_not_hung(service):
+    uses = [
         lambda: client.send("v", HELLO),
         lambda: client.broadcast(["v"], HELLO),
         lambda: client.flush(),
         lambda: client.close(),
     ]
-    refused: list[str] = []
+    refused = []
 
-    def on_event(_: object) -> None:
+    def on_event(_):
         assert client.stats().requests >= 0
         for use in uses:
             with pytest.raises(ConfigurationError) as excinfo:
@@ -130,8 +124,8 @@ def test_a_call_in_the_clients_own_thread_is_refused_not_hung(service: ThreadSer
     assert service.users() == {"u": 1, "w": 1}
 
 
-def test_a_key_callable_that_calls_the_client_is_not_sent_for(service: ThreadService) -> None:
-    def key() -> str:
+def test_a_key_callable_that_calls_the_client_is_not_sent_for(service):
+    def key():
         client.send("v", HELLO)
         return "never"
 
@@ -140,20 +134,20 @@ def test_a_key_callable_that_calls_the_client_is_not_sent_for(service: ThreadSer
     assert service.requests == 0
 
 
-def exit_by(kind: type[BaseException]) -> NoReturn:
+def exit_by(kind):
     raise kind
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-def test_an_on_event_that_exits_changes_no_call(service: ThreadService, kind: type[BaseException]) -> None:
+def test_an_on_event_that_exits_changes_no_call(service, kind):
     with PushClient(on_event=lambda _: exit_by(kind), batching=Batching(max_users=2)) as client:
         spread(lambda number: [client.send(f"{number}-{turn}", HELLO) for turn in range(3)], 4)
     assert set(service.users().values()) == {1}
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-def test_a_key_callable_that_exits_ends_its_call(service: ThreadService, kind: type[BaseException]) -> None:
-    async def key() -> str:
+def test_a_key_callable_that_exits_ends_its_call(service, kind):
+    async def key():
         exit_by(kind)
 
     with PushClient() as client:
@@ -164,12 +158,10 @@ def test_a_key_callable_that_exits_ends_its_call(service: ThreadService, kind: t
     gc.collect()
 
 
-def test_a_call_in_the_running_loop_of_a_notebook_works_without_a_warning(
-    service: ThreadService, client: PushClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_in_the_running_loop_of_a_notebook_works_without_a_warning(service, client, monkeypatch):
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
 
-    async def cell() -> int:
+    async def cell():
         return client.send("u", HELLO).users
 
     assert asyncio.run(cell()) == 1
