@@ -253,14 +253,14 @@ def _sum(reports: Sequence[BroadcastReport], folder: Path) -> BroadcastReport:
     # A file that was stopped with its last request is complete.
     stopped = [report for report in reports if report.stopped_by and whole.not_sent]
     worst = min(stopped, key=lambda report: get_args(StopCause).index(report.stopped_by), default=BroadcastReport())
-    ends = [report.ended for report in reports]
+    ends = [report.ended for report in reports if report.ended or report.not_sent < report.planned]
     return msgspec.structs.replace(
         whole,
         run=str(folder),
         file=str(folder),
         stopped=worst.stopped,
         stopped_by=worst.stopped_by,
-        ended=None if None in ends else max(filter(None, ends)),
+        ended=None if None in ends else max(filter(None, ends), default=None),
     )
 
 
