@@ -111,14 +111,20 @@ def test_a_process_that_fails_ends_the_others_and_says_why(broadcast, service, f
 
 
 @pytest.fixture
-def sending(folder, service):
-    """A broadcast by two processes that have three requests in flight."""
+def starting(folder, service):
+    """A broadcast by two processes."""
     service.set_faults([Fault.delay(0.3)])
     words = [*COMMAND, *WORDS, "--processes", "2", "--in-flight", "3", *QUIET]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        service.wait_for(requests=3)
         yield process
         process.kill()
+
+
+@pytest.fixture
+def sending(starting, service):
+    """The same with three requests in flight."""
+    service.wait_for(requests=3)
+    return starting
 
 
 def children_of(process):
@@ -162,6 +168,14 @@ def test_a_process_that_is_stopped_stops_the_others_and_shows_no_key(sending, se
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it has to find the processes")
+def test_a_process_that_is_stopped_while_it_starts_stops_the_others(starting, service):
+    wait_until(lambda: len(children_of(starting)) == 2)
+    os.kill(children_of(starting)[0], signal.SIGTERM)
+    assert starting.wait(60) in (1, 130)
+    assert len(service.users()) < 40
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it has to find the processes")
 def test_processes_end_with_their_parent_and_nobody_is_in_doubt(sending, service):
     children = children_of(sending)
     sending.kill()
@@ -169,3 +183,14 @@ def test_processes_end_with_their_parent_and_nobody_is_in_doubt(sending, service
     report = read_report("spring")
     assert (report.unknown, report.in_use, report.accepted) == (0, False, len(service.users()))
     assert 3 <= report.accepted < 40
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it has to find the processes")
+def test_the_others_send_the_users_of_a_killed_process(sending, service):
+    service.set_faults([])
+    os.kill(children_of(sending)[0], signal.SIGKILL)
+    err = sending.communicate(timeout=60)[1]
+    assert "a process was killed by signal 9: the others send its users" in err
+    report = read_report("spring")
+    assert (report.accepted + report.unknown, report.unknown <= 2) == (40, True)
+    assert set(service.users().values()) == {1}
