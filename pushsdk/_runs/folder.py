@@ -1,5 +1,6 @@
 """Folders: run files that share one plan, for processes that each send another file."""
 
+import os
 import re
 import time
 from contextlib import closing
@@ -19,9 +20,11 @@ _CHUNKS = 1000  # in one transaction
 
 def run_files(run: Path) -> list[Path]:
     """Return the path itself, or a folder's run files. Raises RunPlanError if some are missing."""
-    if not run.is_dir():
+    if not os.path.isdir(run):  # raises nothing, whatever the path
         return [run]
     files = sorted(run.glob("*-of-*.run"))
+    if not (files or run.joinpath(PLAN).exists()):
+        return [run]  # another kind of folder, which is refused when it is opened
     numbers = re.findall(r"-of-(\d+)$", files[-1].stem) if files else []
     parts = int(*numbers) or 1
     if len(files) < parts:

@@ -193,7 +193,7 @@ def _check_ended(path: Path) -> None:
 
 
 def _is_used(path: Path) -> bool:
-    files = [*run_files(path), path / PLAN] if path.is_dir() else [path]
+    files = [*run_files(path), path / PLAN] if os.path.isdir(path) else [path]
     return any(RunFilePath(file, write=False).in_use for file in files)
 
 
