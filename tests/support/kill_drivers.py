@@ -8,6 +8,7 @@ from pushsdk._core.user_states import UserState
 from support.claim_stores import store_at_place
 from support.kill_judge import Plan, judge, verdict
 from support.kill_service import name_of, number_of
+from support.service_thread import wait_until
 
 IN_FLIGHT = 8
 # From the least to the most informative about a job.
@@ -97,6 +98,8 @@ class Processes(Driver):
     def outcomes(self, lives):
         if not self._run.exists():
             return {}
+        # The children of a killed parent record what was answered.
+        wait_until(lambda: not read_report(self._run).in_use)
         report = read_report(self._run)
         self.pending = report.not_sent
         rows = [(number_of(row.user_id), row.outcome.name) for row in report.rows()]
