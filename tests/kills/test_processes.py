@@ -48,8 +48,13 @@ class Killer:
 
 EACH = ("--personalize", "both")
 LONG = [
-    pytest.param(users, 13, 5, words, marks=pytest.mark.long)
-    for users, words in ((5000, EACH), (5001, EACH), (5002, EACH), (400_000, ()))
+    pytest.param(users, *kills, words, marks=pytest.mark.long)
+    for users, kills, words in (
+        (5000, (17, 7), EACH),
+        (5001, (17, 7), EACH),
+        (5002, (17, 7), EACH),
+        (400_000, (6, 3), ()),
+    )
 ]
 
 
