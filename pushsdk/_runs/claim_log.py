@@ -22,7 +22,7 @@ from pushsdk._core.user_states import UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
-from pushsdk.claims.store import Claim, ClaimStore, Put, StoreError
+from pushsdk.claims.store import Claim, ClaimStore, ObjectStoreError, Put
 
 logger = logging.getLogger("pushsdk")
 # The first retry is immediate: a connection may have gone stale during the push.
@@ -285,7 +285,7 @@ def _reason(why: Exception) -> str:
 
     A driver's text may hold an address.
     """
-    if isinstance(why, StoreError):
+    if isinstance(why, ObjectStoreError):
         return f": {why}"
     cause = why.__cause__ or why.__context__ or why
     if getattr(cause, "sqlite_errorname", ""):

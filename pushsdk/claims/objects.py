@@ -16,7 +16,7 @@ from pushsdk._core.kinds import must_be
 from pushsdk._core.secret import Secret, sealed
 from pushsdk._io.forks import ProcessGuard
 from pushsdk.claims._blocking import StoreThreads
-from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put, StoreError
+from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, ObjectStoreError, Put
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, S3Store
@@ -167,7 +167,7 @@ class ObjectClaims(ClaimStore):
         changes = [self._write(name, body, condition) for body in (b"changed", b"outdated")]
         after = _answer(lambda: self._objects.head(name))
         offset = after["last_modified"].timestamp() - time.monotonic()
-        with suppress(StoreError):  # without the right to delete, the lifecycle rule does it
+        with suppress(ObjectStoreError):  # without the right to delete, the lifecycle rule does it
             _answer(lambda: self._objects.delete(name))
         if all(created) or all(changes) or after["e_tag"] == before["e_tag"]:
             raise ConfigurationError(f"the claim store can't be used: {_TEXTS['NotImplementedError']}")
@@ -181,7 +181,7 @@ def _first_process() -> ProcessGuard:
 
 
 def _answer(request: Callable[[], Any], *absent: str) -> Any:
-    """Return the response, None for an ``absent`` error's name. Raise StoreError for any other."""
+    """Return the response, None for an ``absent`` error's name. Raise ObjectStoreError for any other."""
     try:
         return request()
     except Exception as error:  # noqa: BLE001 - obstore's text may hold a signed URL: it is in no error of ours
@@ -189,7 +189,7 @@ def _answer(request: Callable[[], Any], *absent: str) -> Any:
         text = _NO_CREDENTIALS if _METADATA in str(error) else _TEXTS.get(name, _UNREACHABLE.format(name))
     if name in absent:
         return None
-    raise StoreError(text)
+    raise ObjectStoreError(text)
 
 
 def _opened(url: Secret) -> Any:

@@ -46,7 +46,7 @@ class Put(Guarded, msgspec.Struct, frozen=True, gc=False):
         return stored.token == self.claim.token or stored.token in self.expected
 
 
-class StoreError(Exception):
+class ObjectStoreError(Exception):
     """A store failure. The text names cause and fix and is shown to callers, so it holds no address."""
 
 

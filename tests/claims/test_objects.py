@@ -176,7 +176,7 @@ async def test_trouble_is_named_with_its_fix_and_without_secrets(trouble, words,
         error = await deliver(client)
         await client.aclose(drain=0)
     assert (type(error), service.requests) == (ClaimStoreError, [])
-    assert f"not sent: the claim store failed (StoreError: {words}" in str(error)
+    assert f"not sent: the claim store failed (ObjectStoreError: {words}" in str(error)
     cause = error.__cause__
     shown = f"{error!r} {cause!r} {cause.__cause__!r} {cause.__context__!r} {store!r} {vars(store)!r}"
     assert not any(secret in shown for secret in ("s3cret", "127.0.0.1"))

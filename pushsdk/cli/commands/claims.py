@@ -17,7 +17,7 @@ from pushsdk._core.idempotency import NAME_DIGITS, ClaimRecord, digest_of
 from pushsdk._core.user_states import UserState
 from pushsdk.claims import SERVERS, ClaimStore, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
-from pushsdk.claims.store import PAGE, Claim, StoreError
+from pushsdk.claims.store import PAGE, Claim, ObjectStoreError
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.options import Json, JsonLines, Yes
 from pushsdk.cli.output import print_figures
@@ -197,7 +197,7 @@ def with_store(make: Callable[[], ClaimStore], operation: Callable[[ClaimStore],
         return asyncio.run(run())
     except (PushError, CommandError):
         raise
-    except StoreError as error:
+    except ObjectStoreError as error:
         raise CommandError(f"the claim store failed: {error}", Exit.CANNOT_RUN) from None
     except Exception as error:  # noqa: BLE001 - a driver's text may hold the address
         raise CommandError(f"the claim store failed ({type(error).__name__})", Exit.CANNOT_RUN) from None
