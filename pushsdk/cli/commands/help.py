@@ -23,7 +23,7 @@ _TOPIC = Parameter(show_choices=False, converter=lambda _type, tokens: tokens[0]
 if TYPE_CHECKING:
     Topic = str
 else:
-    Topic = Literal[tuple(guide.names())]
+    Topic = Literal[tuple(guide.names())] | str  # pydantic, if it is loaded, checks the choices
 
 _MOST_RESULTS, _WIDTH = 20, 120
 
