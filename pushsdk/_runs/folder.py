@@ -15,34 +15,62 @@ from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Journal
 
 PLAN = "plan"  # the run file that is split, and not sent
+_NAMES = "{}-of-{}.run"
 _CHUNKS = 1000  # in one transaction
+_MOST_NAMED = 3
 
 
 def run_files(run: Path) -> list[Path]:
-    """Return the path itself, or a folder's run files. Raises RunPlanError if some are missing."""
+    """Return the files to read for a run: the path itself, a folder's run files, or its plan while they are made.
+
+    Raises RunFileError for a folder that lacks some of its run files.
+    """
     if not os.path.isdir(run):  # raises nothing, whatever the path
         return [run]
-    files = sorted(run.glob("*-of-*.run"))
-    if not (files or run.joinpath(PLAN).exists()):
-        return [run]  # another kind of folder, which is refused when it is opened
-    numbers = re.findall(r"-of-(\d+)$", files[-1].stem) if files else []
-    parts = int(*numbers) or 1
-    if len(files) < parts:
-        why = f"it has {len(files)} of {parts} run files: start the broadcast again, or restore the others"
+    plan = run / PLAN
+    if plan.exists():
+        with closing(Journal.open(plan, write=False)) as journal:
+            files = _files(run, journal.header.parts)
+            if journal.notes.ended is None:
+                return [plan]  # nothing was sent
+    else:  # made one by one
+        files = sorted(run.glob(_NAMES.format("*", "*")))
+        parts = re.findall(r"-of-(\d+)$", files[-1].stem) if files else []
+        files = _files(run, int(*parts)) if parts else [run]
+    if missing := [file.name for file in files if not file.exists()]:
+        why = (
+            f"it lacks {', '.join(missing[:_MOST_NAMED])}: restore the file; another run would push again to its users"
+        )
         raise run_file_error(run, why, kind=RunPlanError)
     return files
 
 
+def check_plan(run: Path) -> None:
+    """Raise RunPlanError for a folder of run files without their plan: they were made one by one, or it was removed."""
+    if not run.joinpath(PLAN).exists() and any(run.glob(_NAMES.format("*", "*"))):
+        why = "it has run files without their plan: resume each of them, and name another folder for another broadcast"
+        raise run_file_error(run, why, kind=RunPlanError)
+
+
+def _files(run: Path, parts: int) -> list[Path]:
+    return [run / _NAMES.format(f"{number:03}", f"{parts:03}") for number in range(parts)]
+
+
 def split(plan: Journal, *, durable: bool) -> None:
-    """Copy a sealed plan to run files beside it, once. Goes on if a process was killed meanwhile."""
+    """Copy a sealed plan to run files beside it, once. Goes on if a process was killed meanwhile.
+
+    Raises RunPlanError if another run's file is there.
+    """
     if plan.notes.ended is not None:
         return
-    header, parts, left_out = plan.header, plan.header.parts, (plan.duplicates, plan.excluded)
-    for number in range(parts):
-        chunks = map(plan.load, range(number * plan.chunks // parts, (number + 1) * plan.chunks // parts))
-        path = plan.path.with_name(f"{number:03}-of-{parts:03}.run")
-        part = Journal.open_or_create(path, msgspec.structs.replace(header, parts=0), durable=durable)
-        with closing(part):
+    header, left_out = msgspec.structs.replace(plan.header, parts=0), (plan.duplicates, plan.excluded)
+    files = _files(plan.path.parent, plan.header.parts)
+    for number, path in enumerate(files):
+        first, last = (place * plan.chunks // len(files) for place in (number, number + 1))
+        chunks = map(plan.load, range(first, last))
+        with closing(Journal.open_or_create(path, header, durable=durable)) as part:
+            if part.header != header:
+                raise run_file_error(path, "it belongs to another run: name another folder", kind=RunPlanError)
             while not part.sealed:
                 if block := list(islice(chunks, _CHUNKS)):
                     part.add(block)

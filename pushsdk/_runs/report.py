@@ -15,7 +15,7 @@ import msgspec
 from pushsdk._audience.audience import Audience
 from pushsdk._audience.distinct import BATCH
 from pushsdk._audience.source import PlainIds, printable
-from pushsdk._core.errors import PushError, RunInUseError, ValidationError
+from pushsdk._core.errors import PushError, RunInUseError, RunPlanError, ValidationError
 from pushsdk._core.kinds import Rule, check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
@@ -273,6 +273,8 @@ def _combined(values: Sequence[Any]) -> Any:
 
 def _read_report(path: Path, *, in_use: bool) -> BroadcastReport:
     with closing(Journal.open(path, write=False)) as journal:
+        if journal.header.parts and journal.notes.ended is not None:
+            raise run_file_error(path, "it is the plan of a folder: name the folder", kind=RunPlanError)
         if in_use and not journal.sealed:
             why = "another process is still planning it: read it again once it is sending"
             raise run_file_error(path, why, kind=RunInUseError)

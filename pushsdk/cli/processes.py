@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pushsdk.cli.output import Show
     from pushsdk.cli.settings import ClientSettings
 
+_STOPPING = [signal.SIGINT, signal.SIGTERM, *HANGUP]
 _POLL = 0.1  # seconds until a locked file is tried again
 _COUNTS = ("planned", "accepted", "rejected", "unknown", "not_sent")
 Reports: TypeAlias = "Sequence[pushsdk.BroadcastReport]"
@@ -80,17 +81,6 @@ async def _watch(
     return code
 
 
-def _files(reports: Reports, *, limit: int | None, on_unknown: str, **_: object) -> Iterator[Any]:
-    """Yield each file with users left, when it was last completed, and its limit."""
-    for report in reports:
-        users = report.not_sent + (report.unknown if on_unknown == "resend" else 0)
-        if limit is not None:
-            users = min(users, limit)
-            limit -= users
-        if users:
-            yield report.file, (completed_at(Path(report.file)), None if limit is None else users)
-
-
 def _share(settings: ClientSettings, index: int, of: int) -> dict[str, Any]:
     """Return one process's settings. Secrets are not pickled."""
     share: dict[str, Any] = {**settings, "rate": shared(settings.get("rate") or pushsdk.Rate(), of)}
@@ -102,13 +92,17 @@ def _share(settings: ClientSettings, index: int, of: int) -> dict[str, Any]:
 async def _start(
     reports: Reports, settings: ClientSettings, options: Mapping[str, Any], processes: int
 ) -> list[Process]:
-    files, limits = dict(_files(reports, **options)), settings.get("limits")
-    options = {name: options[name] for name in ("on_unknown", "stop_policy", "not_after", "durable")}
+    resends, limits = options["on_unknown"] == "resend", settings.get("limits")
+    left = [Path(report.file) for report in reports if report.not_sent or (resends and report.unknown)]
+    files = {str(file): completed_at(file) for file in left}
+    options = {name: options[name] for name in ("on_unknown", "stop_policy", "not_after", "durable", "limit")}
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     if level := logging.getLogger("pushsdk").level:  # by -v
         environ["PUSHSDK_LOG"] = logging.getLevelName(level)
     command = (sys.executable, "-uPm", "pushsdk", "send-files")
-    of = min(processes, len(files), (limits and limits.in_flight) or processes)
+    # One process counts a limit exactly, and does not go on if it is killed.
+    most = 1 if options["limit"] else processes
+    of = min(most, len(files), (limits and limits.in_flight) or most)
     children = []
     for index in range(of):
         child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environ)
@@ -127,9 +121,9 @@ async def _follow(child: Process, states: dict[str, Progress]) -> int:
     code = await child.wait()
     if code >= 0:
         return code
-    if code == -signal.SIGTERM:  # while it started
+    if -code in _STOPPING:  # while it started
         return Exit.INCOMPLETE
-    warn(f"a process was killed by signal {-code}: the others send its users")
+    warn(f"a process was killed by signal {-code}: the other processes, or the same command again, send its users")
     return Exit.DONE
 
 
@@ -157,7 +151,7 @@ async def send_files() -> int:
     """Send the files that the parent names."""
     warnings.simplefilter("ignore")  # the parent has shown them
     settings, files, options = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent
-    stop, left = asyncio.Event(), deque(files)
+    stop, left, limit = asyncio.Event(), deque(files), options["limit"]
 
     def say(state: Progress) -> None:
         try:
@@ -166,13 +160,20 @@ async def send_files() -> int:
             stop.set()
 
     with signal_handlers([signal.SIGINT, signal.SIGTERM, *not_ignored(HANGUP)], lambda _: stop.set()):
-        async with pushsdk.AsyncPushClient(**settings) as client:
-            while left and not stop.is_set():
+        logging.disable()  # as above
+        client = pushsdk.AsyncPushClient(**settings)
+        logging.disable(logging.NOTSET)
+        async with client:
+            while left and not stop.is_set() and limit != 0:
                 file = left.popleft()
-                options["seen"], options["limit"] = files[file]
+                options["seen"], options["limit"] = files[file], limit
                 try:
                     if completed_at(Path(file)) in (None, options["seen"]):  # else another process has sent it
+                        before = pushsdk.read_report(file)
                         report = await client.resume(file, stop=stop, on_progress=say, **options)
+                        if limit is not None:
+                            begun = before.not_sent - report.not_sent + report.resent - before.resent
+                            limit -= min(limit, begun)
                         if report.stopped_by not in (None, "limit"):
                             return Exit.INCOMPLETE
                 except pushsdk.RunInUseError:

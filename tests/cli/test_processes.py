@@ -10,7 +10,7 @@ import pytest
 from support.command_line import COMMAND, run_apart
 from support.service_thread import wait_until
 
-from pushsdk import read_report
+from pushsdk import AsyncPushClient, read_report
 from pushsdk.emulator import Fault
 
 USERS = [f"user-{number}" for number in range(40)]
@@ -75,6 +75,43 @@ def test_a_limit_is_divided_and_another_number_of_processes_goes_on(broadcast, c
     assert len(service.users()) == 14
     assert command("resume", "spring", "--processes", "1", *QUIET).code == 0
     assert service.users() == dict.fromkeys(USERS, 1)
+
+
+@pytest.mark.parametrize("change", ["another message", "other users", "the same"])
+def test_run_files_without_their_plan_are_not_sent_beside_a_new_plan(broadcast, command, service, folder, change):
+    assert broadcast("--limit", "10", *QUIET).code == 1
+    (folder / "spring" / "plan").unlink()
+    if change == "another message":
+        (folder / "message.json").write_text(json.dumps({"title": {"en": "Other"}, "iosEnabled": True}))
+    elif change == "other users":
+        (folder / "users.csv").write_text("user_id,n\nann,1\n")
+    for result in (broadcast(*QUIET), command("resume", "spring", *QUIET)):
+        assert (result.code, service.requests) == (2, 10)
+        assert "run files without their plan: resume each of them, and name another folder" in result.err
+
+
+def test_a_folder_that_others_may_write_is_refused(broadcast, service, folder):
+    (folder / "spring").mkdir()
+    (folder / "spring").chmod(0o777)
+    assert "only its owner may write to it" in broadcast(*QUIET).err
+    assert service.requests == 0
+
+
+def test_a_limit_holds_for_the_users_that_are_listed(broadcast, service):
+    for sent in (1, 2, 2):
+        broadcast("--limit", "1", "--only-users", f"{USERS[39]},{USERS[38]}", *QUIET)
+        assert len(service.users()) == sent
+
+
+def test_a_second_command_that_is_interrupted_reports_what_the_first_did(broadcast, command, service, monkeypatch):
+    assert broadcast(*QUIET).code == 0
+
+    async def interrupted(client, audience, *_, **options):
+        options["stop"].set()
+        return read_report("spring/000-of-008.run")
+
+    monkeypatch.setattr(AsyncPushClient, "send_each", interrupted)
+    assert json.loads(broadcast("--json", *QUIET).out)["accepted"] == 40
 
 
 @pytest.mark.parametrize(("fault", "words", "code"), [(401, (), 4), (500, ("--on-unknown", "resend"), 3)])
@@ -190,7 +227,7 @@ def test_the_others_send_the_users_of_a_killed_process(sending, service):
     service.set_faults([])
     os.kill(children_of(sending)[0], signal.SIGKILL)
     err = sending.communicate(timeout=60)[1]
-    assert "a process was killed by signal 9: the others send its users" in err
+    assert "a process was killed by signal 9: the other processes, or the same command again, send its users" in err
     report = read_report("spring")
     assert (report.accepted + report.unknown, report.unknown <= 2) == (40, True)
     assert set(service.users().values()) == {1}

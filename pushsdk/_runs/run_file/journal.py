@@ -257,12 +257,12 @@ class Journal:
             first, chunks = self._pack = self._fetch(number)
         return chunks[number - first]
 
-    def stopped_by(self) -> str | None:
-        """Return who has left a stop mark since this journal was opened."""
+    def stopped_by(self, since: float | None = None) -> str | None:
+        """Return who has left a stop mark since this Unix time, by default the time when the journal was opened."""
         with suppress(Damaged, RunFileError):
             for row in self._file.read(_SELECT_MARK):
                 mark = _decode(_MARK, row)
-                return mark.by if mark.at >= self._run_path.opened else None
+                return mark.by if mark.at >= (self._run_path.opened if since is None else since) else None
         return None
 
     def outcomes(self) -> dict[Outcome, int]:

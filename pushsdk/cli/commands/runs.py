@@ -26,8 +26,9 @@ from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Failure
 from pushsdk._core.words import count
+from pushsdk._io.files import folder_objection
 from pushsdk._runs.api import broadcast_content
-from pushsdk._runs.folder import PLAN, run_files
+from pushsdk._runs.folder import PLAN, check_plan, run_files
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.planner import Planner
 from pushsdk._runs.run_file.journal import Journal, ask_to_stop
@@ -416,6 +417,10 @@ def _in_processes(plan: Start, run: Path, processes: int | None, settings: Clien
     processes = processes or 1
     if run.is_file():
         raise usage_error(f"{run} is one run file, for one process: leave out --processes, or name another --run")
+    check_plan(run)
+    if run.is_dir() and (why := folder_objection(run)):
+        raise usage_error(f"{run}: {why}")
+    begun = time.time()
 
     async def start(client: pushsdk.AsyncPushClient, options: dict[str, Any]) -> pushsdk.BroadcastReport:
         started = time.monotonic()
@@ -423,14 +428,18 @@ def _in_processes(plan: Start, run: Path, processes: int | None, settings: Clien
             await asyncio.to_thread(run.mkdir, 0o700)
         result = await plan(client, {**options, "parts": _FILES_PER_PROCESS * processes})
         if not result.planned or options["stop"].is_set():
+            with suppress(pushsdk.RunFileError):  # the plan is incomplete
+                return msgspec.structs.replace(
+                    pushsdk.read_report(run), stopped=result.stopped, stopped_by=result.stopped_by
+                )
             return result
         show, stop = options["on_progress"], options["stop"]
         with closing(Journal.open(run / PLAN, write=True)) as planned:
             parts = [pushsdk.read_report(file) for file in run_files(run)]
             code = await send_folder(
-                parts, settings, options, processes, show, lambda: stop.is_set() or planned.stopped_by()
+                parts, settings, options, processes, show, lambda: stop.is_set() or planned.stopped_by(begun)
             )
-            by = planned.stopped_by()
+            by = planned.stopped_by(begun)
         if code > Exit.INCOMPLETE and not stop.is_set():
             raise CommandError("a process failed: see its error above", Exit(code))
         result = pushsdk.read_report(run)
