@@ -193,8 +193,8 @@ class Audience(BatchSource):
         """Return one part of these users, ``index`` counted from 0, for processes that each push to another part.
 
         The id alone decides: ``int.from_bytes(blake2b(id.encode(), digest_size=8).digest()) % of``. So each user is in
-        one part, whatever the source and the order. Each part reads the whole source. Raises ValidationError if there
-        is no such part.
+        one part, whatever the source and the order. A part can be divided again. Each part reads the whole source.
+        Raises ValidationError if there is no such part.
         """
         check("of", of, Count, ValidationError)
         below = Annotated[int, Rule(f"a whole number from 0 to {of - 1}", range(of).__contains__)]
@@ -253,8 +253,10 @@ class Audience(BatchSource):
     def _chosen(
         self, batches: Iterator[list[Any]], counts: ReadCounts, *, distinct: bool, rows: bool
     ) -> Iterator[list[Any]]:
+        divisor = 1
         for index, of in self._parts:
-            batches = _part(batches, index, of, rows=rows)
+            batches = _part(batches, index, of, divisor, rows=rows)
+            divisor *= of
         if distinct:
             return deduplicated(batches, counts, rows=rows, excluded=self._ids_to_exclude())
         if self._excluded:
@@ -286,12 +288,13 @@ def _audience_of(users: "str | os.PathLike[str] | Audience | Iterable[str]", key
     return Audience(PlainIds(f"{count(len(ids), 'id')} in memory", lambda: (ids[at : at + BATCH] for at in starts)))
 
 
-def _part(batches: Iterator[list[Any]], index: int, of: int, *, rows: bool) -> Iterator[list[Any]]:
+def _part(batches: Iterator[list[Any]], index: int, of: int, divisor: int, *, rows: bool) -> Iterator[list[Any]]:
+    """Yield the part, of a part for which the ids' numbers were taken modulo ``divisor``."""
     for batch in batches:
         # A lone surrogate is an error where the id is encoded.
         ids = [(item[0] if rows else item).encode(errors="surrogatepass") for item in batch]
         numbers = [int.from_bytes(blake2b(user, digest_size=8).digest()) for user in ids]
-        yield list(itertools.compress(batch, [number % of == index for number in numbers]))
+        yield list(itertools.compress(batch, [number // divisor % of == index for number in numbers]))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -17,7 +17,6 @@ from pushsdk._runs.run_file.journal import Journal
 PLAN = "plan"  # the run file that is split, and not sent
 _NAMES = "{}-of-{}.run"
 _CHUNKS = 1000  # in one transaction
-_MOST_NAMED = 3
 
 
 def run_files(run: Path) -> list[Path]:
@@ -30,19 +29,19 @@ def run_files(run: Path) -> list[Path]:
     plan = run / PLAN
     if plan.exists():
         with closing(Journal.open(plan, write=False)) as journal:
-            files = _files(run, journal.header.parts)
             if journal.notes.ended is None:
                 return [plan]  # nothing was sent
+            parts = journal.header.parts
+        files = [file for file in _files(run, parts) if file.exists()]
     else:  # made one by one
         files = sorted(run.glob(_NAMES.format("*", "*")))
-        parts = re.findall(r"-of-(\d+)$", files[-1].stem) if files else []
-        files = _files(run, int(*parts)) if parts else [run]
-    if missing := [file.name for file in files if not file.exists()]:
+        parts = int(*re.findall(r"-of-(\d+)$", files[-1].stem) if files else [0])
+    if len(files) < parts:
         why = (
-            f"it lacks {', '.join(missing[:_MOST_NAMED])}: restore the file; another run would push again to its users"
+            f"it has {len(files)} of {parts} run files: restore the others; another run would push again to their users"
         )
         raise run_file_error(run, why, kind=RunPlanError)
-    return files
+    return files or [run]
 
 
 def check_plan(run: Path) -> None:

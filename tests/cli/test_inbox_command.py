@@ -52,13 +52,44 @@ def test_each_request_is_printed_when_it_comes(command, service):
         assert json.loads(line)["first_user"] == user if options else line.endswith("push 204 1 user Hello\n")
 
 
-def test_a_service_that_is_no_emulator_is_named(command, monkeypatch):
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+class Other(BaseHTTPRequestHandler):
+    """A service that answers each method in another way than the emulator."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+    def do_POST(self):
+        self.send_response(302)
+        self.send_header("Location", f"http://127.0.0.1:{self.server.server_port}/stolen")
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def test_a_service_that_is_no_emulator_is_named_and_no_redirect_or_proxy_gets_the_key(command, monkeypatch):
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
         thread = threading.Thread(target=other.serve_forever)
         thread.start()
         monkeypatch.setenv("PUSHSDK_BASE_URL", address := f"http://127.0.0.1:{other.server_port}")
         monkeypatch.setenv("PUSHSDK_API_KEY", "key")
-        result = command("emulator", "reset")
-        assert (result.code, f"pushsdk: {address} answered 501: is it the emulator?\n" in result.err) == (4, True)
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        texts = {"reset": "answered 302", "requests": "answered something else"}
+        for words, text in texts.items():
+            result = command("emulator", words)
+            assert result == (4, "", f"pushsdk: {address} {text}: is it the emulator?\n")
         other.shutdown()
         thread.join()
+
+
+def test_the_end_of_the_emulator_ends_the_tail_with_an_error(command):
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*COMMAND, "emulator", "--port", "0"], **streams) as service:
+        [service.stdout.readline() for _ in range(3)]
+        with subprocess.Popen([*COMMAND, "emulator", "tail"], **streams) as tail:
+            while not select.select([tail.stdout], [], [], 0.1)[0]:
+                command("send", "ann", "--title", "Hello", "--profile", "emulator")
+            service.terminate()
+            assert (tail.communicate(timeout=60)[1], tail.returncode) == ("pushsdk: the emulator has ended\n", 1)

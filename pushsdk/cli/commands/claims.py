@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -102,10 +102,14 @@ def count(*, store: StoreOptions, older_than: OlderThan = None, json: Json = Fal
 def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = False) -> int:
     if not (names := _names(jobs, key)):
         raise usage_error("name a job by its hash, or by --key and its idempotency key")
-    found = with_store(store.open, lambda opened: _claims_of(opened, names))
+    found = with_store(store.open, lambda opened: _claims_of(opened, [*names]))
     for digest, claim in found.items():
-        record = ClaimRecord.decode(claim.record)
-        rows = [(stop - start, status) for start, stop, status in record.states().runs()]
+        try:
+            record = ClaimRecord.decode(claim.record)
+            rows = [(stop - start, status) for start, stop, status in record.states().runs()]
+        except (ValueError, RecursionError):
+            warn(f"{digest}: what is stored there is no claim of this version")
+            continue
         claimed_at, age = _time_and_age(record.claimed_at)
         if json:
             states = [{"state": status.state, "users": users, "reason": status.reason} for users, status in rows]
@@ -119,7 +123,8 @@ def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = Fal
 
 
 def release(*jobs: Jobs, key: Keys = (), store: StoreOptions, older_than: OlderThan = None, yes: Yes = False) -> int:
-    sends = _chosen(_names(jobs, key), older_than, store)
+    names = _names(jobs, key)
+    sends = _chosen(names, older_than, store)
     users = _users_of(sends)
     if sends and not yes:
         ask(
@@ -132,37 +137,37 @@ def release(*jobs: Jobs, key: Keys = (), store: StoreOptions, older_than: OlderT
         warn(f"{words.count(len(changed), 'send')} changed meanwhile and stayed claimed: list the claims again")
     users -= _users_of(changed)
     say(f"released {words.count(users)} of {words.count(len(sends) - len(changed), 'send')}")
-    return Exit.INCOMPLETE if changed or len(sends) < len({*jobs, *key}) else Exit.DONE
+    return Exit.INCOMPLETE if changed or len(sends) < len(names) else Exit.DONE
 
 
-def _names(jobs: Sequence[str], keys: Sequence[str]) -> list[str]:
-    """Return the hash of each job's key, or the first digits of it. Raises a usage error."""
+def _names(jobs: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
+    """Return the hash of each job's key, or the first digits of it, each with what was given. Raises a usage error."""
     for job in jobs:
         if not NAME.fullmatch(job):
             raise usage_error(
                 f"{job}: a job must be the {NAME_DIGITS} to 64 hexadecimal digits of its key's hash, as pushsdk claims "
                 "list prints them; for an idempotency key pass --key"
             )
-    return list(dict.fromkeys([*jobs, *map(digest_of, keys)]))
+    return {**{job: job for job in jobs}, **{digest_of(key): f"--key {key}" for key in keys}}
 
 
-def _chosen(names: Sequence[str], older_than: timedelta | None, store: StoreOptions) -> list[ClaimedSend]:
+def _chosen(names: Mapping[str, str], older_than: timedelta | None, store: StoreOptions) -> list[ClaimedSend]:
     """Return the sends of these names, or the old ones. Raises a usage error."""
     if bool(names) is (older_than is not None):
         raise usage_error("pass either jobs, --key or --older-than")
     if not names:
         return _claimed(store, older_than)
-    claims = with_store(store.open, lambda opened: _claims_of(opened, names))
+    claims = with_store(store.open, lambda opened: _claims_of(opened, [*names]))
     sends = [send for digest, claim in claims.items() if (send := _operators.claimed_in(digest, claim)) is not None]
     _tell_missing(names, [send.key for send in sends])
     return sends
 
 
-def _tell_missing(names: Iterable[str], found: Collection[str]) -> bool:
+def _tell_missing(names: Mapping[str, str], found: Collection[str]) -> bool:
     """Name each job without a claim. Return True if there is none."""
-    missing = [name for name in names if not any(digest.startswith(name) for digest in found)]
-    for name in missing:
-        warn(f"{name}: nothing is claimed")
+    missing = [given for name, given in names.items() if not any(digest.startswith(name) for digest in found)]
+    for given in missing:
+        warn(f"{given}: nothing is claimed")
     return not missing
 
 

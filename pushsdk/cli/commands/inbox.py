@@ -5,11 +5,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from typing import Annotated
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 import msgspec
 from cyclopts import Parameter
@@ -47,12 +47,23 @@ def tail(*, json: JsonLines = False) -> int:
                 request = msgspec.json.decode(data.removeprefix("data: "), type=RequestSummary)
                 print_json(request) if json else say(_line(request))
                 sys.stdout.flush()
-    return Exit.DONE
+    raise CommandError("the emulator has ended", Exit.INCOMPLETE)
 
 
 def reset() -> int:
     with _answer("POST", "/reset"):
         return Exit.DONE
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """A redirect would take the key elsewhere."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow none."""
+
+
+# Without the proxies in variables, which no command reads.
+_opener = build_opener(ProxyHandler({}), _NoRedirects)
 
 
 @contextmanager
@@ -64,12 +75,14 @@ def _answer(method: str, path: str, **query: object) -> Iterator[HTTPResponse]:
     headers = {"Api-Key": settings["api_key"].reveal(), "Content-Type": "application/json"}
     request = Request(f"{origin}{ROOT}{path}?{urlencode(query)}", method=method, headers=headers)  # noqa: S310 - checked
     try:
-        with urlopen(request) as answer:  # noqa: S310
+        with _opener.open(request) as answer:
             yield answer
     except HTTPError as error:
         raise CommandError(f"{origin} answered {error.code}: is it the emulator?", Exit.CANNOT_RUN) from None
     except URLError as error:
         raise CommandError(f"{origin} can't be reached: {error.reason}", Exit.CANNOT_RUN) from None
+    except (OSError, HTTPException, msgspec.MsgspecError):
+        raise CommandError(f"{origin} answered something else: is it the emulator?", Exit.CANNOT_RUN) from None
 
 
 def _line(request: RequestSummary) -> str:
