@@ -191,17 +191,10 @@ def judge_doubt(history, plan, books):
 
 def judge_report(returned, read, life):
     """Check that report and file agree, and that nothing is pending unless the run was stopped."""
-    for name in (
-        "planned",
-        "accepted",
-        "rejected",
-        "not_sent",
-        "unknown",
-        "resent",
-        "duplicates",
-        "stopped",
-        "stopped_by",
-    ):
+    names = ["planned", "accepted", "rejected", "not_sent", "unknown", "resent", "duplicates", "stopped", "stopped_by"]
+    if "before all its users were read" in (returned.stopped or ""):
+        names = names[:-2]  # the file keeps why an earlier call ended: this one sent nothing
+    for name in names:
         assert getattr(returned, name) == getattr(read, name), name
     if returned.stopped is None:
         # Too large for the service, and can't be split.
@@ -229,6 +222,7 @@ REFUSED_AGAIN = CALM._replace(faults=["503 with Retry-After"], on_unknown="resen
 @SHORT
 @given(world=WORLDS)
 @example(world=RunWorld(False, 1, Batching(max_users=1), 1000, frozenset(), [LOST, REFUSED_AGAIN], False))
+@example(world=RunWorld(False, 1, Batching(max_users=1), 1000, frozenset(), [CALM, CALM._replace(end="stop")], False))
 def test_runs_are_correct_for_every_user_in_all_processes(world):
     with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
         run(story(world, Path(folder)), collect=False)
