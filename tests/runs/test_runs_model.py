@@ -223,6 +223,7 @@ REFUSED_AGAIN = CALM._replace(faults=["503 with Retry-After"], on_unknown="resen
 @given(world=WORLDS)
 @example(world=RunWorld(False, 1, Batching(max_users=1), 1000, frozenset(), [LOST, REFUSED_AGAIN], False))
 @example(world=RunWorld(False, 1, Batching(max_users=1), 1000, frozenset(), [CALM, CALM._replace(end="stop")], False))
+@example(world=RunWorld(False, 3, Batching(max_users=3), 1000, frozenset(), [CALM._replace(limit=1)], False))
 def test_runs_are_correct_for_every_user_in_all_processes(world):
     with tempfile.TemporaryDirectory(prefix="runs-", dir=MEMORY) as folder:
         run(story(world, Path(folder)), collect=False)
