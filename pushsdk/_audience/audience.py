@@ -289,7 +289,7 @@ def _audience_of(users: "str | os.PathLike[str] | Audience | Iterable[str]", key
 
 
 def _part(batches: Iterator[list[Any]], index: int, of: int, divisor: int, *, rows: bool) -> Iterator[list[Any]]:
-    """Yield the part, of a part for which the ids' numbers were taken modulo ``divisor``."""
+    """Yield the part, where an earlier part has taken the ids' numbers modulo ``divisor``."""
     for batch in batches:
         # A lone surrogate is an error where the id is encoded.
         ids = [(item[0] if rows else item).encode(errors="surrogatepass") for item in batch]

@@ -22,20 +22,11 @@ _CHUNKS = 1000  # in one transaction
 def run_files(run: Path) -> list[Path]:
     """Return the files to read for a run: the path itself, a folder's run files, or its plan while they are made.
 
-    Raises RunFileError for a folder that lacks some of its run files.
+    Raises RunFileError for a folder that lacks some run files.
     """
     if not os.path.isdir(run):  # raises nothing, whatever the path
         return [run]
-    plan = run / PLAN
-    if plan.exists():
-        with closing(Journal.open(plan, write=False)) as journal:
-            if journal.notes.ended is None:
-                return [plan]  # nothing was sent
-            parts = journal.header.parts
-        files = [file for file in _files(run, parts) if file.exists()]
-    else:  # made one by one
-        files = sorted(run.glob(_NAMES.format("*", "*")))
-        parts = int(*re.findall(r"-of-(\d+)$", files[-1].stem) if files else [0])
+    files, parts = _planned(run) if run.joinpath(PLAN).exists() else _named(run)
     if len(files) < parts:
         why = (
             f"it has {len(files)} of {parts} run files: restore the others; another run would push again to their users"
@@ -44,8 +35,23 @@ def run_files(run: Path) -> list[Path]:
     return files or [run]
 
 
+def _planned(run: Path) -> tuple[list[Path], int]:
+    """Return the run files that the plan has, and how many it should have."""
+    with closing(Journal.open(run / PLAN, write=False)) as journal:
+        if journal.notes.ended is None:
+            return [run / PLAN], 1  # nothing was sent
+        parts = journal.header.parts
+    return [file for file in _files(run, parts) if file.exists()], parts
+
+
+def _named(run: Path) -> tuple[list[Path], int]:
+    """Return run files that were made one by one, and how many there should be by their names."""
+    files = sorted(run.glob(_NAMES.format("*", "*")))
+    return files, int(*re.findall(r"-of-(\d+)$", files[-1].stem) if files else [0])
+
+
 def check_plan(run: Path) -> None:
-    """Raise RunPlanError for a folder of run files without their plan: they were made one by one, or it was removed."""
+    """Raise RunPlanError for a folder with run files and no plan: they were made one by one, or it was removed."""
     if not run.joinpath(PLAN).exists() and any(run.glob(_NAMES.format("*", "*"))):
         why = "it has run files without their plan: resume each of them, and name another folder for another broadcast"
         raise run_file_error(run, why, kind=RunPlanError)

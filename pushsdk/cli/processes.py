@@ -81,6 +81,12 @@ async def _watch(
     return code
 
 
+def _files_left(reports: Reports, *, resends: bool) -> dict[str, float | None]:
+    """Return each file with users left, and when it was last completed."""
+    left = [report.file for report in reports if report.not_sent or (resends and report.unknown)]
+    return {file: completed_at(Path(file)) for file in left}
+
+
 def _share(settings: ClientSettings, index: int, of: int) -> dict[str, Any]:
     """Return one process's settings. Secrets are not pickled."""
     share: dict[str, Any] = {**settings, "rate": shared(settings.get("rate") or pushsdk.Rate(), of)}
@@ -92,9 +98,7 @@ def _share(settings: ClientSettings, index: int, of: int) -> dict[str, Any]:
 async def _start(
     reports: Reports, settings: ClientSettings, options: Mapping[str, Any], processes: int
 ) -> list[Process]:
-    resends, limits = options["on_unknown"] == "resend", settings.get("limits")
-    left = [Path(report.file) for report in reports if report.not_sent or (resends and report.unknown)]
-    files = {str(file): completed_at(file) for file in left}
+    limits, files = settings.get("limits"), _files_left(reports, resends=options["on_unknown"] == "resend")
     options = {name: options[name] for name in ("on_unknown", "stop_policy", "not_after", "durable", "limit")}
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     if level := logging.getLogger("pushsdk").level:  # by -v
@@ -151,7 +155,7 @@ async def send_files() -> int:
     """Send the files that the parent names."""
     warnings.simplefilter("ignore")  # the parent has shown them
     settings, files, options = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent
-    stop, left, limit = asyncio.Event(), deque(files), options["limit"]
+    stop, left, limit = asyncio.Event(), deque(files), options["limit"] or sys.maxsize
 
     def say(state: Progress) -> None:
         try:
@@ -164,19 +168,17 @@ async def send_files() -> int:
         client = pushsdk.AsyncPushClient(**settings)
         logging.disable(logging.NOTSET)
         async with client:
-            while left and not stop.is_set() and limit != 0:
+            while left and not stop.is_set() and limit > 0:
                 file = left.popleft()
                 options["seen"], options["limit"] = files[file], limit
                 try:
                     if completed_at(Path(file)) in (None, options["seen"]):  # else another process has sent it
                         before = pushsdk.read_report(file)
                         report = await client.resume(file, stop=stop, on_progress=say, **options)
-                        if limit is not None:
-                            begun = before.not_sent - report.not_sent + report.resent - before.resent
-                            limit -= min(limit, begun)
+                        limit -= before.not_sent - report.not_sent + report.resent - before.resent
                         if report.stopped_by not in (None, "limit"):
                             return Exit.INCOMPLETE
                 except pushsdk.RunInUseError:
                     left.append(file)
                     await asyncio.sleep(_POLL)
-    return Exit.INCOMPLETE if left else Exit.DONE  # it may be stopped between two files
+    return Exit(bool(left))  # INCOMPLETE if it was stopped between two files

@@ -14,7 +14,7 @@ from cyclopts import Group, Parameter
 from pushsdk import ConfigurationError, PushError
 from pushsdk._core import words
 from pushsdk._core.idempotency import NAME_DIGITS, ClaimRecord, digest_of
-from pushsdk._core.user_states import UserState
+from pushsdk._core.user_states import UserState, UserStates
 from pushsdk.claims import SERVERS, ClaimStore, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
 from pushsdk.claims.store import PAGE, Claim, ObjectStoreError
@@ -106,20 +106,23 @@ def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = Fal
     for digest, claim in found.items():
         try:
             record = ClaimRecord.decode(claim.record)
-            rows = [(stop - start, status) for start, stop, status in record.states().runs()]
+            _print_claim(digest, record, record.states(), json=json)
         except (ValueError, RecursionError):
             warn(f"{digest}: what is stored there is no claim of this version")
-            continue
-        claimed_at, age = _time_and_age(record.claimed_at)
-        if json:
-            states = [{"state": status.state, "users": users, "reason": status.reason} for users, status in rows]
-            print_json({"key": digest, "claimed_at": claimed_at, "age": round(age), "states": states})
-        else:
-            say(f"{digest}, claimed {duration(age)} ago at {claimed_at}")
-            print_figures(
-                (status.state, f"{users:,}", _MEANINGS.get(status.state, status.reason), "") for users, status in rows
-            )
     return Exit.DONE if _tell_missing(names, found) else Exit.INCOMPLETE
+
+
+def _print_claim(digest: str, record: ClaimRecord, states: UserStates, *, json: bool) -> None:
+    rows = [(stop - start, status) for start, stop, status in states.runs()]
+    claimed_at, age = _time_and_age(record.claimed_at)
+    if json:
+        counts = [{"state": status.state, "users": users, "reason": status.reason} for users, status in rows]
+        print_json({"key": digest, "claimed_at": claimed_at, "age": round(age), "states": counts})
+        return
+    say(f"{digest}, claimed {duration(age)} ago at {claimed_at}")
+    print_figures(
+        (status.state, f"{users:,}", _MEANINGS.get(status.state, status.reason), "") for users, status in rows
+    )
 
 
 def release(*jobs: Jobs, key: Keys = (), store: StoreOptions, older_than: OlderThan = None, yes: Yes = False) -> int:
