@@ -516,3 +516,17 @@ async def test_nothing_is_sent_while_the_server_of_the_store_is_down(
             server.start()
             await client.send("user-1", HELLO, idempotency_key="b")
     assert service.accepted("user-1") == 2
+
+
+def test_a_store_that_can_not_list_its_claims_says_so():
+    class Plain(MemoryClaims):
+        scan = ClaimStore.scan
+
+    with pytest.raises(ConfigurationError, match=r"Plain can't list its claims: implement scan\(\)"):
+        Plain().scan()
+
+
+async def test_sends_that_begin_together_open_one_pool(postgres_url):
+    store = PostgresClaims(postgres_url, table="opened_together")
+    assert await asyncio.gather(*(store.get([key_of(number)]) for number in range(3))) == [[None]] * 3
+    await store.aclose()

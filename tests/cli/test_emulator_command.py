@@ -424,6 +424,13 @@ def test_a_signal_stops_an_emulator_that_answers_slow_requests():
     assert process.returncode == 0
 
 
+async def test_without_a_home_there_is_no_profile(capsys, monkeypatch):
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", "")
+    assert await run_until(signal.SIGINT) == 0
+    assert "--profile" not in capsys.readouterr().out
+
+
 def test_the_first_emulator_has_the_profile_until_it_ends_however_that_is(command):
     words = [*COMMAND, "emulator", "--port", "0", "--quiet"]
     send = "send", "ann", "--title", "Hello", "--profile", "emulator"

@@ -11,6 +11,7 @@ from support.command_line import COMMAND, run_apart
 from support.service_thread import wait_until
 
 from pushsdk import AsyncPushClient, read_report
+from pushsdk._runs.run_file.journal import Journal
 from pushsdk.emulator import Fault
 
 USERS = [f"user-{number}" for number in range(40)]
@@ -101,6 +102,13 @@ def test_a_limit_holds_for_the_users_that_are_listed(broadcast, service):
     for sent in (1, 2, 2):
         broadcast("--limit", "1", "--only-users", f"{USERS[39]},{USERS[38]}", *QUIET)
         assert len(service.users()) == sent
+
+
+@pytest.mark.usefixtures("service")
+def test_a_report_names_who_stopped_the_processes(broadcast, monkeypatch):
+    monkeypatch.setattr(Journal, "stopped_by", lambda _, since=None: since and "bob")
+    result = broadcast("--json", *QUIET)
+    assert json.loads(result.out)["stopped"] == "bob stopped it"
 
 
 def test_a_second_command_that_is_interrupted_reports_what_the_first_did(broadcast, command, service, monkeypatch):

@@ -12,6 +12,7 @@ from support.service_thread import served
 from pushsdk import (
     AsyncPushClient,
     Audience,
+    Batching,
     ConfigurationError,
     MessageWarning,
     MobilePush,
@@ -301,6 +302,7 @@ async def test_a_run_whose_ids_are_refused_can_be_planned_again(tmp_path):
             lambda: Timeout(connect=20, total=5),
             "Timeout(connect=20): the connect timeout never applies, because the call",
         ),
+        (lambda: Batching(linger=10), "Batching.linger=10 is in seconds"),
         (lambda: RetryPolicy(initial_delay=10, max_delay=1), "RetryPolicy.initial_delay=10 is above max_delay=1"),
     ],
 )

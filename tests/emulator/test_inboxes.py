@@ -8,6 +8,8 @@ import pytest
 from support.control_api import Api, until
 
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
+from pushsdk.emulator.faults import Rules
+from pushsdk.emulator.inboxes import Inboxes
 from pushsdk.emulator.store.database import StoreError
 
 BODY = json.dumps({"userIds": ["ann"], "message": {}}).encode()
@@ -169,3 +171,9 @@ async def test_the_address_reaches_the_emulator(host, shown):
         writer.write(f"{head}Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
         assert (await reader.readline()).startswith(b"HTTP/1.1 204")
         writer.close()
+
+
+def test_a_campaign_of_an_inbox_that_was_not_opened_changes_none():
+    inboxes = Inboxes(None, rules=Rules([]), limits=ServiceLimits())
+    inboxes.publish_campaign(7, "uuid", 3)
+    assert inboxes.all.events.mark == 0

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import sys
 
 import pytest
 import tenacity
@@ -27,6 +28,7 @@ from pushsdk import (
     PushError,
     RetryPolicy,
 )
+from pushsdk._io.sender import guarded
 
 CAMPAIGN = CampaignRequest(external_id="spring")
 
@@ -120,3 +122,8 @@ async def test_a_campaign_that_cannot_wait_the_pause_out_ends_at_once():
             await client.create_campaign(CAMPAIGN, timeout=5.0)
         assert now() == before
         assert excinfo.value.retry_after == pytest.approx(20.0)
+
+
+def test_a_callback_may_end_the_process():
+    with pytest.raises(SystemExit):
+        guarded("on_progress", sys.exit)("why")

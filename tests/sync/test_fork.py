@@ -151,6 +151,25 @@ def test_a_connection_that_the_parent_closes_is_closed_though_a_child_lives(serv
     assert result == (0, "child (1, False, False, False, False)\nexit 0\n4 1\n", "")
 
 
+def test_a_client_closed_before_the_fork_is_closed_in_the_child(service):
+    result = forked(
+        """
+        client = PushClient()
+        client.send("u", HELLO)
+        client.close()
+
+        def child():
+            try:
+                client.send("v", HELLO)
+            except PushError as error:
+                return type(error).__name__
+
+        wait(fork(child))
+        """
+    )
+    assert result == (0, "child ClientClosedError\nexit 0\n", "")
+
+
 def test_a_fork_while_another_thread_starts_the_client_does_not_hang(service):
     result = forked(
         """

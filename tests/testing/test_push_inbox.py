@@ -79,6 +79,7 @@ def test_assert_sent_matches_campaigns(inbox, send):
     ("user", "wish", "text"),
     [
         ("eve", {}, 'Expected a push to "eve", got none.'),
+        (None, {"title": "Bye"}, 'Expected a push with the title "Bye", got none.'),
         ("ann", {"count": 2}, 'Expected 2 pushes to "ann", got 1.'),
         ("ann", {"title": "Hallo", "language": "en"}, 'with the title "Hallo" in en, got none.'),
         ("ann", {"title": "Hallo", "body": "x"}, 'with the title "Hallo" and the body "x", got none.'),
