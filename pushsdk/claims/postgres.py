@@ -149,7 +149,7 @@ class PostgresClaims(ClaimStore):
         async with self._opening:
             if self._pool is None and self._create_pool is not None:
                 self._pool = await self._create_pool()
-        return self._pool
+            return self._pool
 
     async def _create_table(self, pool: Any) -> None:
         async with pool.acquire() as connection:

@@ -526,6 +526,10 @@ def test_a_store_that_can_not_list_its_claims_says_so():
         Plain().scan()
 
 
+async def test_a_store_in_memory_has_no_setting_that_can_lose_claims():
+    assert await MemoryClaims().risks() == []
+
+
 async def test_sends_that_begin_together_open_one_pool(postgres_url):
     store = PostgresClaims(postgres_url, table="opened_together")
     assert await asyncio.gather(*(store.get([key_of(number)]) for number in range(3))) == [[None]] * 3

@@ -12,6 +12,8 @@ from support.service_thread import wait_until
 
 from pushsdk import AsyncPushClient, read_report
 from pushsdk._runs.run_file.journal import Journal
+from pushsdk.cli.commands import runs
+from pushsdk.cli.exit import Exit
 from pushsdk.emulator import Fault
 
 USERS = [f"user-{number}" for number in range(40)]
@@ -109,6 +111,16 @@ def test_a_report_names_who_stopped_the_processes(broadcast, monkeypatch):
     monkeypatch.setattr(Journal, "stopped_by", lambda _, since=None: since and "bob")
     result = broadcast("--json", *QUIET)
     assert json.loads(result.out)["stopped"] == "bob stopped it"
+
+
+@pytest.mark.usefixtures("service")
+def test_the_error_of_a_process_is_that_of_the_command(broadcast, monkeypatch):
+    async def failed(*_):
+        return Exit.CANNOT_RUN
+
+    monkeypatch.setattr(runs, "send_folder", failed)
+    result = broadcast(*QUIET)
+    assert (result.code, "a process failed: see its error above" in result.err) == (4, True)
 
 
 def test_a_second_command_that_is_interrupted_reports_what_the_first_did(broadcast, command, service, monkeypatch):
