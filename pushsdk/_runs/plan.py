@@ -41,7 +41,7 @@ class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int
     dedupe: bool = True
     parts: int = 0
-    """How many run files the plan is split into, which are sent instead."""
+    """Number of run files that the plan is split into, which are sent instead; 0 for a run in one file."""
     not_after: datetime | None = None
     """The time after which no request is begun."""
     created: float = 0.0

@@ -1,6 +1,7 @@
 """``pushsdk emulator requests``, ``tail`` and ``reset``."""
 
 import json
+import os
 import select
 import subprocess
 import threading
@@ -50,6 +51,16 @@ def test_each_request_is_printed_when_it_comes(command, service):
             line = process.stdout.readline()
             process.kill()
         assert json.loads(line)["first_user"] == user if options else line.endswith("push 204 1 user Hello\n")
+
+
+def test_a_reader_that_leaves_is_no_trouble_of_the_emulator(command, service, monkeypatch):
+    send(command, "ann", "Hello")
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run([*COMMAND, "emulator", "requests"], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert b"is it the emulator" not in result.stderr
 
 
 class Other(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What a killed writer leaves behind, and two writers of one file. Kills at any moment are in ``kills``."""
+"""Files that a killed writer leaves behind, and two writers of one file. Kills at any moment are in ``kills``."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a journey through the emulator's page does most."""
+"""Frequent steps in a journey through the emulator's page."""
 
 
 async def press(where, name, role="button", **options):

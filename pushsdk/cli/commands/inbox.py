@@ -81,6 +81,8 @@ def _answer(method: str, path: str, **query: object) -> Iterator[HTTPResponse]:
         raise CommandError(f"{origin} answered {error.code}: is it the emulator?", Exit.CANNOT_RUN) from None
     except URLError as error:
         raise CommandError(f"{origin} can't be reached: {error.reason}", Exit.CANNOT_RUN) from None
+    except BrokenPipeError:  # of stdout, whose reader has left
+        raise
     except (OSError, HTTPException, msgspec.MsgspecError):
         raise CommandError(f"{origin} answered something else: is it the emulator?", Exit.CANNOT_RUN) from None
 
