@@ -1,6 +1,5 @@
 """Claim stores of every kind, each in a separate place for each test."""
 
-from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 
 import asyncpg
@@ -9,11 +8,11 @@ from obstore.store import MemoryStore
 from redis.asyncio import Redis
 from support.claim_stores import SHARED, place_of, store_at_place
 
-from pushsdk.claims import ClaimStore, MemoryClaims, ObjectClaims
+from pushsdk.claims import MemoryClaims, ObjectClaims
 
 
 @pytest.fixture(params=["memory", *SHARED, "redis client", "postgres pool"])
-async def another(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], ClaimStore]]:
+async def another(request):
     """Return a function that makes another store of the same place, as another process would."""
     kind, _, mine = request.param.partition(" ")
     memory, objects = MemoryClaims(), MemoryStore()  # an S3 server's clock has whole seconds
@@ -26,7 +25,7 @@ async def another(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], 
         elif mine == "pool":
             place["server"] = await stack.enter_async_context(asyncpg.create_pool(place["server"], min_size=0))
 
-        def another() -> ClaimStore:
+        def another():
             store = local[kind]() if kind in local else store_at_place(kind, place)
             stack.push_async_callback(store.aclose)
             return store
@@ -35,5 +34,5 @@ async def another(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], 
 
 
 @pytest.fixture
-def store(another: Callable[[], ClaimStore]) -> ClaimStore:
+def store(another):
     return another()

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -19,42 +18,42 @@ SOON, ENOUGH = 0.05, 20.0
 class Thing:
     """A resource with operations that can hang until ``go_on``."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.hanging = threading.Semaphore(0)
         self.go_on = threading.Event()
-        self.done: list[int] = []
+        self.done = []
         self.closed = 0
 
-    def hang(self, number: int) -> int:
+    def hang(self, number):
         self.hanging.release()
         assert self.go_on.wait(ENOUGH)
         return self.do(number)
 
-    def do(self, number: int) -> int:
+    def do(self, number):
         assert not self.closed
         self.done.append(number)
         return number
 
-    def close(self) -> None:
+    def close(self):
         self.closed += 1
         # All results are known by then, so the error loses nothing.
         raise OSError
 
 
 @pytest.fixture
-def resource() -> Thing:
+def resource():
     return Thing()
 
 
 @pytest.fixture
-async def blocking(resource: Thing) -> AsyncIterator[StoreThreads]:
+async def blocking(resource):
     blocking = StoreThreads(MOST)
     yield blocking
     resource.go_on.set()
     await blocking.aclose(ENOUGH, resource.close)
 
 
-async def hung(blocking: StoreThreads, resource: Thing, count: int) -> list[asyncio.Future[int]]:
+async def hung(blocking, resource, count):
     """Return operations that hang, or that wait for a thread."""
     tasks = [blocking.run(resource.hang, number) for number in range(count)]
     for _ in range(min(count, MOST)):
@@ -62,9 +61,7 @@ async def hung(blocking: StoreThreads, resource: Thing, count: int) -> list[asyn
     return tasks
 
 
-async def test_operations_complete_if_they_have_begun_and_never_begin_if_cancelled_before(
-    blocking: StoreThreads, resource: Thing
-) -> None:
+async def test_operations_complete_if_they_have_begun_and_never_begin_if_cancelled_before(blocking, resource):
     *tasks, waiting, queued = await hung(blocking, resource, MOST + 2)
     assert not resource.hanging.acquire(blocking=False)
     for task in (*tasks, queued):
@@ -79,9 +76,7 @@ async def test_operations_complete_if_they_have_begun_and_never_begin_if_cancell
 
 
 @pytest.mark.parametrize("number", [1, MOST + 2])
-async def test_aclose_refuses_new_work_and_closes_after_the_last_operation(
-    blocking: StoreThreads, resource: Thing, number: int
-) -> None:
+async def test_aclose_refuses_new_work_and_closes_after_the_last_operation(blocking, resource, number):
     tasks = await hung(blocking, resource, number)
     for _ in range(2):
         await blocking.aclose(SOON, resource.close)
@@ -98,9 +93,7 @@ async def test_aclose_refuses_new_work_and_closes_after_the_last_operation(
     assert resource.closed == 1
 
 
-async def test_the_threads_end_after_aclose_and_when_the_object_is_dropped(
-    blocking: StoreThreads, resource: Thing
-) -> None:
+async def test_the_threads_end_after_aclose_and_when_the_object_is_dropped(blocking, resource):
     dropped = StoreThreads(MOST)
     threads = [await owner.run(threading.current_thread) for owner in (blocking, dropped)]
     await blocking.aclose(ENOUGH, resource.close)
@@ -110,10 +103,10 @@ async def test_the_threads_end_after_aclose_and_when_the_object_is_dropped(
         assert not thread.is_alive()
 
 
-def test_an_operation_that_outlives_its_loop_logs_nothing(resource: Thing, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_operation_that_outlives_its_loop_logs_nothing(resource, caplog):
     blocking = StoreThreads(MOST)
 
-    async def give_up() -> None:
+    async def give_up():
         await hung(blocking, resource, MOST + 1)
         await blocking.aclose(SOON, resource.close)
 
@@ -124,10 +117,8 @@ def test_an_operation_that_outlives_its_loop_logs_nothing(resource: Thing, caplo
     assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
 
 
-async def test_an_operation_without_a_thread_is_not_run_later(
-    blocking: StoreThreads, resource: Thing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(thread: threading.Thread) -> None:
+async def test_an_operation_without_a_thread_is_not_run_later(blocking, resource, monkeypatch):
+    def refuse(thread):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
@@ -140,9 +131,7 @@ async def test_an_operation_without_a_thread_is_not_run_later(
     assert (resource.done, resource.closed) == ([*range(5)], 1)
 
 
-async def test_a_forked_child_is_refused(
-    blocking: StoreThreads, resource: Thing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_forked_child_is_refused(blocking, resource, monkeypatch):
     await blocking.run(resource.do, 1)
     with monkeypatch.context() as forked:
         forked.setattr(os, "getpid", lambda: -1)

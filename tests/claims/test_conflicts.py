@@ -1,7 +1,6 @@
 """Conflicts with claims of other processes and operators, with attempts that were not claimed, and with sessions."""
 
 import asyncio
-from typing import Any
 
 import aiohttp
 import pytest
@@ -26,15 +25,15 @@ from pushsdk._core.user_states import UserState
 from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.claims._operators import claimed, release
 from pushsdk.emulator import Fault
-from pushsdk.testing import FakeRequest, FakeService
+from pushsdk.testing import FakeService
 
 OTHER = MobilePush(title={"en": "Other"})
 ACCEPTED, UNKNOWN = UserState.ACCEPTED, UserState.UNKNOWN
 
 
 @virtual
-async def test_a_key_with_another_payload_is_refused_every_time_and_also_if_the_call_is_split() -> None:
-    def fate(request: FakeRequest) -> Fault | None:
+async def test_a_key_with_another_payload_is_refused_every_time_and_also_if_the_call_is_split():
+    def fate(request):
         return Fault.status(413) if len(request.user_ids) > 2 else None
 
     service, claims, users = FakeService(then=fate), ShakyClaims(), long(*"abcdef")
@@ -49,10 +48,10 @@ async def test_a_key_with_another_payload_is_refused_every_time_and_also_if_the_
 
 
 @virtual
-async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed() -> None:
+async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed():
     claims = ShakyClaims()
 
-    def fate(request: FakeRequest) -> Fault | None:
+    def fate(request):
         claims.faults["swap"] = ["slow", *["down"] * 9]
         return Fault.status(500)
 
@@ -65,15 +64,15 @@ async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed() ->
 
 
 @virtual
-async def test_a_rejected_request_used_its_rate_although_the_next_key_is_not_tried() -> None:
+async def test_a_rejected_request_used_its_rate_although_the_next_key_is_not_tried():
     claims, keys = ShakyClaims(), iter(["old", "new"])
 
-    def fate(request: FakeRequest) -> Fault | None:
+    def fate(request):
         claims.faults["swap"] = ["down"] * 9
         return Fault.status(401) if len(service.requests) == 1 else None
 
     service = FakeService(then=fate)
-    options: dict[str, Any] = {"claims": claims, "rate": Rate(requests_per_second=10)}
+    options = {"claims": claims, "rate": Rate(requests_per_second=10)}
     async with service.serve(AsyncPushClient("https://push.example", lambda: next(keys, "new"), **options)) as client:
         assert isinstance(await deliver(client), RejectedError)
         # At ten requests per second, the next request waits.
@@ -84,7 +83,7 @@ async def test_a_rejected_request_used_its_rate_although_the_next_key_is_not_tri
 
 
 @virtual
-async def test_a_user_accepted_by_another_process_meanwhile_is_not_retried() -> None:
+async def test_a_user_accepted_by_another_process_meanwhile_is_not_retried():
     service, claims = FakeService(Fault.status(500, first=1)), ShakyClaims()
     patient = RetryPolicy.at_least_once(initial_delay=60.0, max_delay=60.0)
     async with service.client(claims=claims, retry=patient) as client, service.client(claims=claims) as other:
@@ -99,7 +98,7 @@ async def test_a_user_accepted_by_another_process_meanwhile_is_not_retried() -> 
 
 @pytest.mark.parametrize("record", [b"{}", b'{"fingerprint":"x","claimed_at":0,"users":' + b"[" * 100_000])
 @virtual
-async def test_an_unreadable_record_is_never_replaced_and_blocks_no_other_call(record: bytes) -> None:
+async def test_an_unreadable_record_is_never_replaced_and_blocks_no_other_call(record):
     service, claims = FakeService(), ShakyClaims()
     await MemoryClaims.put(claims, [Put(digest_of("damaged"), Claim("a" * 32, record))], 1e6)
     async with service.client(claims=claims) as client:
@@ -111,10 +110,10 @@ async def test_an_unreadable_record_is_never_replaced_and_blocks_no_other_call(r
     assert dict(claims.stored())[digest_of("damaged")].record == record
 
 
-async def test_a_session_that_retries_a_request_settles_its_claim() -> None:
+async def test_a_session_that_retries_a_request_settles_its_claim():
     times = 0
 
-    async def challenged(request: Any, handler: Any) -> Any:
+    async def challenged(request, handler):
         # As aiohttp's DigestAuthMiddleware does after a challenge.
         nonlocal times
         times += 1

@@ -10,10 +10,7 @@ import sqlite3
 import stat
 import sys
 import time
-from collections.abc import Callable, Sequence
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
@@ -37,7 +34,7 @@ REDIS, POSTGRES = "redis://localhost", "postgresql://localhost"
 
 # -- all stores --------------------------------------------------------------------------------------------------------
 
-MAKERS: list[Callable[..., ClaimStore]] = [
+MAKERS = [
     MemoryClaims,
     lambda **options: SqliteClaims("x.claims", **options),
     lambda **options: DirectoryClaims("x.claims", **options),
@@ -48,7 +45,7 @@ MAKERS: list[Callable[..., ClaimStore]] = [
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_claims_are_kept_for_a_week_by_default(make: Callable[..., ClaimStore]) -> None:
+def test_claims_are_kept_for_a_week_by_default(make):
     assert (make().claim_ttl, make().timeout, make(claim_ttl=60).claim_ttl) == (WEEK, 5.0, 60.0)
     for wrong in (59.9, 367 * 86400, float("nan"), "60"):
         with pytest.raises(ConfigurationError, match="claim_ttl"):
@@ -66,16 +63,14 @@ def test_claims_are_kept_for_a_week_by_default(make: Callable[..., ClaimStore]) 
         ("obstore.store", lambda: ObjectClaims("s3://bucket"), r"\(the extra 'objects'\): pip install obstore$"),
     ],
 )
-def test_a_missing_extra_is_named_in_the_error(
-    monkeypatch: pytest.MonkeyPatch, module: str, make: Callable[[], ClaimStore], message: str
-) -> None:
+def test_a_missing_extra_is_named_in_the_error(monkeypatch, module, make, message):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigurationError, match=message):
         make()
 
 
-async def test_a_store_is_bound_to_one_loop_and_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def check() -> None:
+async def test_a_store_is_bound_to_one_loop_and_one_process(monkeypatch):
+    async def check():
         bound.check()
 
     bound = LoopGuard()
@@ -90,12 +85,12 @@ async def test_a_store_is_bound_to_one_loop_and_one_process(monkeypatch: pytest.
     bound.check()
 
 
-async def test_a_custom_store_need_not_implement_scan() -> None:
+async def test_a_custom_store_need_not_implement_scan():
     class CustomClaims(ClaimStore):
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        async def put(self, puts, ttl):
             return [None] * len(puts)
 
-        async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+        async def get(self, keys):
             return [None] * len(keys)
 
     with pytest.raises(ConfigurationError, match="CustomClaims can't list its claims"):
@@ -103,7 +98,7 @@ async def test_a_custom_store_need_not_implement_scan() -> None:
 
 
 @pytest.mark.parametrize("make", [MAKERS[1], MAKERS[2], MAKERS[4], MAKERS[5]])
-async def test_a_closed_store_refuses_operations(make: Callable[..., ClaimStore]) -> None:
+async def test_a_closed_store_refuses_operations(make):
     store = make()
     await store.aclose()
     with pytest.raises(ConfigurationError, match="is closed"):
@@ -111,7 +106,7 @@ async def test_a_closed_store_refuses_operations(make: Callable[..., ClaimStore]
 
 
 @virtual
-async def test_expired_claims_do_not_pile_up_in_memory() -> None:
+async def test_expired_claims_do_not_pile_up_in_memory():
     store = MemoryClaims()
     for number in range(1000):
         await put(store, ONE, key=key_of(number), ttl=60.0)
@@ -122,7 +117,7 @@ async def test_expired_claims_do_not_pile_up_in_memory() -> None:
 # -- SQLite -----------------------------------------------------------------------------------------------------------
 
 
-async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_file(tmp_path):
     old = os.umask(0)
     try:
         async with SqliteClaims(tmp_path / "c") as store:
@@ -135,12 +130,10 @@ async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("durable", "level"), [(False, "NORMAL"), (True, "FULL")])
-async def test_claims_of_one_call_share_a_commit_that_is_synced_if_durable(
-    durable: bool, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    statements, open_database = list[str](), sqlite_module.open_database
+async def test_claims_of_one_call_share_a_commit_that_is_synced_if_durable(durable, level, tmp_path, monkeypatch):
+    statements, open_database = [], sqlite_module.open_database
 
-    def traced(*arguments: Any, **options: Any) -> sqlite3.Connection:
+    def traced(*arguments, **options):
         db = open_database(*arguments, **options)
         db.set_trace_callback(statements.append)
         return db
@@ -152,7 +145,7 @@ async def test_claims_of_one_call_share_a_commit_that_is_synced_if_durable(
     assert f"PRAGMA synchronous = {level}" in statements
 
 
-async def test_each_put_deletes_twice_as_many_expired_rows_as_it_adds(tmp_path: Path) -> None:
+async def test_each_put_deletes_twice_as_many_expired_rows_as_it_adds(tmp_path):
     async with SqliteClaims(tmp_path / "c") as store:
         await store.put([Put(key_of(number), ONE) for number in range(10)], -1.0)
         for number in range(10, 15):
@@ -161,12 +154,12 @@ async def test_each_put_deletes_twice_as_many_expired_rows_as_it_adds(tmp_path: 
         assert db.execute("SELECT count(*), min(expires) > ? FROM claims", (time.time(),)).fetchone() == (5, 1)
 
 
-def _foreign(path: Path) -> None:
+def _foreign(path):
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE claims(mine)")
 
 
-def _newer(path: Path) -> None:
+def _newer(path):
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA application_id = {sqlite_module.FORMAT.application_id}")
         db.execute("PRAGMA user_version = 2")
@@ -183,9 +176,7 @@ def _newer(path: Path) -> None:
     ],
     ids=["a folder", "no database", "a link", "of something else", "newer"],
 )
-async def test_a_foreign_file_is_refused_and_unchanged(
-    tmp_path: Path, spoil: Callable[[Path], object], message: str
-) -> None:
+async def test_a_foreign_file_is_refused_and_unchanged(tmp_path, spoil, message):
     path = tmp_path / "c"
     spoil(path)
     before = path.read_bytes() if path.is_file() else None
@@ -197,7 +188,7 @@ async def test_a_foreign_file_is_refused_and_unchanged(
 
 
 @pytest.mark.parametrize("make", [SqliteClaims, DirectoryClaims])
-async def test_a_missing_folder_is_a_claim_store_error(tmp_path: Path, make: Callable[..., ClaimStore]) -> None:
+async def test_a_missing_folder_is_a_claim_store_error(tmp_path, make):
     service = FakeService()
     async with make(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
         error = await deliver(client)
@@ -216,13 +207,13 @@ async def test_a_missing_folder_is_a_claim_store_error(tmp_path: Path, make: Cal
     ],
 )
 @virtual
-async def test_a_full_disk_is_named(error: str | OSError, words: str) -> None:
-    failure: Exception = error if isinstance(error, OSError) else sqlite3.OperationalError("a text")
+async def test_a_full_disk_is_named(error, words):
+    failure = error if isinstance(error, OSError) else sqlite3.OperationalError("a text")
     if isinstance(failure, sqlite3.Error):
         failure.sqlite_errorname = str(error)
 
     class Full(ShakyClaims):
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        async def put(self, puts, ttl):
             raise failure
 
     service = FakeService()
@@ -232,8 +223,8 @@ async def test_a_full_disk_is_named(error: str | OSError, words: str) -> None:
     assert service.requests == []
 
 
-async def test_a_locked_file_is_an_error_after_the_timeout_and_leaves_no_unretrieved_exception(tmp_path: Path) -> None:
-    contexts: list[dict[str, Any]] = []
+async def test_a_locked_file_is_an_error_after_the_timeout_and_leaves_no_unretrieved_exception(tmp_path):
+    contexts = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: contexts.append(context))
     async with SqliteClaims(tmp_path / "c", timeout=0.05) as store:
         await put(store, ONE)
@@ -253,39 +244,39 @@ async def test_a_locked_file_is_an_error_after_the_timeout_and_leaves_no_unretri
 # -- Redis ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_invalid_redis_or_prefix_is_refused_without_showing_the_value() -> None:
+def test_an_invalid_redis_or_prefix_is_refused_without_showing_the_value():
     for wrong in ("", "http://localhost", "redis://:s3cret@host:port", None, object()):
         with pytest.raises(ConfigurationError) as excinfo:
-            RedisClaims(wrong)  # type: ignore[arg-type]
+            RedisClaims(wrong)
         assert "s3cret" not in f"{excinfo.value!r} {excinfo.value.__cause__!r} {excinfo.value.__context__!r}"
     with pytest.raises(ConfigurationError, match="prefix"):
         RedisClaims(REDIS, prefix="")
 
 
-def test_a_synchronous_redis_client_and_a_cluster_are_refused() -> None:
+def test_a_synchronous_redis_client_and_a_cluster_are_refused():
     with redis.Redis.from_url(REDIS) as wrong, pytest.raises(ConfigurationError, match=r"redis\.asyncio\.Redis"):
-        RedisClaims(wrong)  # type: ignore[arg-type]
+        RedisClaims(wrong)
     with pytest.raises(ConfigurationError, match="can't use a Redis Cluster"):
-        RedisClaims(RedisCluster.from_url(REDIS))  # type: ignore[arg-type]
+        RedisClaims(RedisCluster.from_url(REDIS))
 
 
-async def test_any_object_with_the_three_commands_works_as_a_redis() -> None:
+async def test_any_object_with_the_three_commands_works_as_a_redis():
     class CustomRedis:
-        async def eval(self, script: str, keys: int, *arguments: object) -> list[bytes | None]:
+        async def eval(self, script, keys, *arguments):
             return [None]
 
-        async def mget(self, names: list[str]) -> list[bytes | None]:
+        async def mget(self, names):
             return [None]
 
-        async def scan(self, cursor: int, *, match: str, count: int) -> tuple[int, list[bytes]]:
+        async def scan(self, cursor, *, match, count):
             return 0, [match.removesuffix("*").encode() + KEY.encode()]
 
-    store = RedisClaims(CustomRedis())  # type: ignore[arg-type]
+    store = RedisClaims(CustomRedis())
     assert await put(store, ONE) is None
     assert [pair async for pair in store.scan()] == [], "the claim expired between scan and get"
 
 
-async def test_claims_expire_in_redis_and_a_users_client_is_not_closed(redis_url: str) -> None:
+async def test_claims_expire_in_redis_and_a_users_client_is_not_closed(redis_url):
     async with Redis.from_url(redis_url) as mine:
         async with RedisClaims(mine, prefix="ttl:") as store:
             await put(store, ONE, ttl=100.0)
@@ -296,14 +287,14 @@ async def test_claims_expire_in_redis_and_a_users_client_is_not_closed(redis_url
 
 
 @pytest.mark.parametrize("foreign", ["", "11111111"])
-async def test_a_foreign_value_in_redis_is_never_replaced(redis_url: str, foreign: str) -> None:
+async def test_a_foreign_value_in_redis_is_never_replaced(redis_url, foreign):
     async with RedisClaims(redis_url, prefix="foreign:") as store, Redis.from_url(redis_url) as redis:
         await redis.set(f"foreign:{KEY}", foreign)
         assert await put(store, TWO, ONE) is not None
         assert await redis.get(f"foreign:{KEY}") == foreign.encode()
 
 
-async def test_a_prefix_with_pattern_characters_matches_literally(redis_url: str) -> None:
+async def test_a_prefix_with_pattern_characters_matches_literally(redis_url):
     async with RedisClaims(redis_url, prefix="a*[b]?\\") as store, RedisClaims(redis_url, prefix="a-b.\\") as other:
         await put(store, ONE)
         await put(other, TWO)
@@ -319,9 +310,7 @@ async def test_a_prefix_with_pattern_characters_matches_literally(redis_url: str
         (False, "volatile-ttl", "-info", []),
     ],
 )
-async def test_a_redis_that_can_lose_claims_is_a_warning_at_the_first_put(
-    durable: bool, policy: str, rights: str, risks: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_redis_that_can_lose_claims_is_a_warning_at_the_first_put(durable, policy, rights, risks, caplog):
     with redis_server("--maxmemory-policy", policy, durable=durable) as server:
         async with RedisClaims(server.url) as store, Redis.from_url(server.url) as admin:
             await admin.execute_command("ACL", "SETUSER", "default", rights)
@@ -333,21 +322,21 @@ async def test_a_redis_that_can_lose_claims_is_a_warning_at_the_first_put(
     assert {record.levelno for record in caplog.records} <= {logging.WARNING}
 
 
-async def test_a_lost_connection_delays_the_warning_and_fails_no_put(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_lost_connection_delays_the_warning_and_fails_no_put(caplog):
     class Flaky:
         mget = scan = None
-        is_up, logs = False, list[str]()
+        is_up, logs = False, []
 
-        async def info(self, section: str) -> dict[str, object]:
+        async def info(self, section):
             if not self.is_up:
                 raise redis.ConnectionError
             return {"aof_enabled": 0}
 
-        async def eval(self, *_: object) -> list[None]:
+        async def eval(self, *_):
             self.logs.append(caplog.text)
             return [None]
 
-    store = RedisClaims(server := Flaky())  # type: ignore[arg-type]
+    store = RedisClaims(server := Flaky())
     assert await put(store, ONE) is None
     server.is_up = True
     assert await put(store, ONE) is None
@@ -366,33 +355,33 @@ async def test_a_lost_connection_delays_the_warning_and_fails_no_put(caplog: pyt
         *(f"postgresql://user@{rest}" for rest in ("host:543s3cret", "host/db?s3cret", "[s3cret]/db")),
     ],
 )
-def test_an_invalid_or_ambiguous_postgres_is_refused_without_showing_it(wrong: Any) -> None:
+def test_an_invalid_or_ambiguous_postgres_is_refused_without_showing_it(wrong):
     with pytest.raises(ConfigurationError, match=r"postgresql://|a URL") as excinfo:
         PostgresClaims(wrong)
     error = excinfo.value
     assert "s3" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
 
 
-def test_an_unambiguous_postgres_url_is_accepted() -> None:
+def test_an_unambiguous_postgres_url_is_accepted():
     secret = "user:s3cr%2Fet%40@host:5432/db?sslmode=require&application_name=me%40work&my.setting=1"
     for rest in ("", "host", secret, "user@[::1]:5432/db", "user@one:5432,two:5433/db", "user@/db?host=/var/run"):
         assert repr(PostgresClaims(f"postgres://{rest}")) == "PostgresClaims(table='pushsdk_claims')"
 
 
-def test_an_invalid_table_name_is_refused() -> None:
+def test_an_invalid_table_name_is_refused():
     for wrong in ("", "Claims", "a;b", "a.b.c", "1a", "x" * 52, 'a"b', None):
         with pytest.raises(ConfigurationError, match="table"):
-            PostgresClaims(POSTGRES, table=wrong)  # type: ignore[arg-type]
+            PostgresClaims(POSTGRES, table=wrong)
 
 
-async def test_a_connection_is_refused_as_it_may_be_in_a_transaction(postgres_url: str) -> None:
+async def test_a_connection_is_refused_as_it_may_be_in_a_transaction(postgres_url):
     connection = await asyncpg.connect(postgres_url)
     with pytest.raises(ConfigurationError, match=r"asyncpg\.Pool"):
         PostgresClaims(connection)
     await connection.close()
 
 
-async def test_concurrent_processes_create_one_table(postgres_url: str) -> None:
+async def test_concurrent_processes_create_one_table(postgres_url):
     stores = [PostgresClaims(postgres_url, table="begun_together") for _ in range(8)]
     claims = [Claim(key_of(number)[32:], b"{}") for number in range(24)]
     results = await asyncio.gather(*(put(store, claim) for store, claim in zip(stores * 3, claims, strict=True)))
@@ -401,7 +390,7 @@ async def test_concurrent_processes_create_one_table(postgres_url: str) -> None:
         await store.aclose()
 
 
-async def test_a_role_without_create_rights_uses_an_existing_table(postgres_url: str) -> None:
+async def test_a_role_without_create_rights_uses_an_existing_table(postgres_url):
     admin = await asyncpg.connect(postgres_url)
     await admin.execute("CREATE SCHEMA jobs; CREATE ROLE worker LOGIN; GRANT USAGE ON SCHEMA jobs TO worker")
     url = postgres_url.replace("postgres@", "worker@")
@@ -414,7 +403,7 @@ async def test_a_role_without_create_rights_uses_an_existing_table(postgres_url:
     await admin.close()
 
 
-async def test_expired_rows_of_the_table_are_deleted(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_rows_of_the_table_are_deleted(postgres_url, monkeypatch):
     monkeypatch.setattr(postgres_module, "SWEEP_INTERVAL", 0.0)
     async with PostgresClaims(postgres_url, table="swept") as store:
         for number in range(3):
@@ -425,17 +414,17 @@ async def test_expired_rows_of_the_table_are_deleted(postgres_url: str, monkeypa
     await admin.close()
 
 
-async def test_a_row_deleted_between_put_and_read_is_put_again(postgres_url: str) -> None:
+async def test_a_row_deleted_between_put_and_read_is_put_again(postgres_url):
     class Pool:
         """A pool that loses a row before the first read."""
 
         reads = 0
 
-        def __init__(self, pool: Any) -> None:
+        def __init__(self, pool):
             self.acquire = pool.acquire
             self._pool = pool
 
-        async def fetch(self, *words: Any) -> Any:
+        async def fetch(self, *words):
             if words[0].startswith("SELECT"):
                 self.reads += 1
                 await self._pool.execute("DELETE FROM between WHERE key = $1", key_of(2))
@@ -451,8 +440,8 @@ async def test_a_row_deleted_between_put_and_read_is_put_again(postgres_url: str
         assert found == [ONE, TWO, TWO]
 
 
-async def test_a_pool_may_have_its_own_json_codec(postgres_url: str) -> None:
-    async def init(connection: Any) -> None:
+async def test_a_pool_may_have_its_own_json_codec(postgres_url):
+    async def init(connection):
         await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
 
     async with asyncpg.create_pool(postgres_url, min_size=0, init=init) as pool:
@@ -460,7 +449,7 @@ async def test_a_pool_may_have_its_own_json_codec(postgres_url: str) -> None:
         assert [await put(store, ONE), await put(store, TWO, ONE), await put(store, ONE)] == [None, None, TWO]
 
 
-async def test_puts_of_the_same_keys_in_any_order_do_not_deadlock(postgres_url: str) -> None:
+async def test_puts_of_the_same_keys_in_any_order_do_not_deadlock(postgres_url):
     stores = [PostgresClaims(postgres_url, table="orders") for _ in range(4)]
     for turn in range(1, 6):
         claim, expected = Claim(key_of(turn)[32:], b"{}"), (key_of(turn - 1)[32:],)
@@ -471,7 +460,7 @@ async def test_puts_of_the_same_keys_in_any_order_do_not_deadlock(postgres_url: 
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")])
-async def test_a_claim_is_committed_durably(postgres_url: str, mode: str, expected: str) -> None:
+async def test_a_claim_is_committed_durably(postgres_url, mode, expected):
     settings = {"synchronous_commit": mode}
     async with asyncpg.create_pool(postgres_url, min_size=0, max_size=1, server_settings=settings) as pool:
         store = PostgresClaims(pool, table=f"commits_{mode}")
@@ -486,7 +475,7 @@ async def test_a_claim_is_committed_durably(postgres_url: str, mode: str, expect
         assert (modes, await pool.fetchval("SHOW synchronous_commit")) == ([expected] * 2, mode)
 
 
-async def test_claims_survive_a_crash_of_a_server_that_commits_asynchronously() -> None:
+async def test_claims_survive_a_crash_of_a_server_that_commits_asynchronously():
     with postgres_server("synchronous_commit=off", "wal_writer_delay=10s", durable=True) as server:
         async with PostgresClaims(server.url) as store:
             for number in range(20):
@@ -501,9 +490,7 @@ async def test_claims_survive_a_crash_of_a_server_that_commits_asynchronously() 
 
 
 @pytest.mark.parametrize(("make", "start"), [(RedisClaims, redis_server), (PostgresClaims, postgres_server)])
-async def test_nothing_is_sent_while_the_server_of_the_store_is_down(
-    make: Callable[[str], ClaimStore], start: Callable[[], Any]
-) -> None:
+async def test_nothing_is_sent_while_the_server_of_the_store_is_down(make, start):
     service = FakeService()
     with start() as server:
         async with make(server.url) as store, service.client(claims=store) as client:

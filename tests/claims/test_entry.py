@@ -1,7 +1,5 @@
 """One entry of a claim store: granted claims, writes, and reactions to each answer."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -10,9 +8,8 @@ from hypothesis import strategies as st
 
 from pushsdk import ValidationError
 from pushsdk._core.idempotency import ClaimRecord
-from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest
-from pushsdk.claims import Claim, Put
 
 PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
 ENDS = [REJECTED, UNKNOWN, PENDING]
@@ -23,35 +20,35 @@ ALL = ((0, USERS),)
 class KeyStore:
     """One key of a claim store."""
 
-    def __init__(self) -> None:
-        self.claim: Claim | None = None
+    def __init__(self):
+        self.claim = None
 
-    def put(self, put: Put) -> Claim | None:
+    def put(self, put):
         """Return None if the put was made, else the stored claim."""
         if self.claim is not None and not put.may_replace(self.claim):
             return self.claim
         self.claim = put.claim
         return None
 
-    def states(self) -> list[UserState]:
+    def states(self):
         return [PENDING] * USERS if self.claim is None else each_of(ClaimRecord.decode(self.claim.record).states())
 
 
-def each_of(states: UserStates) -> list[UserState]:
+def each_of(states):
     return [states.at(position).state for position in range(states.users)]
 
 
-def new_entry(fingerprint: str = "f" * 64, users: int = USERS) -> ClaimEntry:
+def new_entry(fingerprint="f" * 64, users=USERS):
     return ClaimEntry("k" * 64, fingerprint, users, 0.0)
 
 
-def ask(entry: ClaimEntry, *ranges: tuple[int, int], resends: bool = False) -> ClaimRequest:
+def ask(entry, *ranges, resends=False):
     request = ClaimRequest(entry, ranges or ALL, resends)
     entry.requests.append(request)
     return request
 
 
-def write(entry: ClaimEntry, store: KeyStore) -> None:
+def write(entry, store):
     """Write until the entry has no news."""
     while (put := entry.prepare()) is not None:
         record = store.put(put)
@@ -63,19 +60,19 @@ def write(entry: ClaimEntry, store: KeyStore) -> None:
             break
 
 
-def prepared(entry: ClaimEntry) -> Put:
+def prepared(entry):
     put = entry.prepare()
     assert put is not None
     return put
 
 
-def write_claims(entry: ClaimEntry, store: KeyStore, users: tuple[int, int]) -> ClaimRequest:
+def write_claims(entry, store, users):
     request = ask(entry, users)
     write(entry, store)
     return request
 
 
-def write_as_other(store: KeyStore, users: tuple[int, int], state: UserState) -> None:
+def write_as_other(store, users, state):
     """Record this state for some users, as another process."""
     other = new_entry()
     write_claims(other, store, users)
@@ -83,7 +80,7 @@ def write_as_other(store: KeyStore, users: tuple[int, int], state: UserState) ->
     write(other, store)
 
 
-def test_a_resend_claims_only_its_own_unknown_users() -> None:
+def test_a_resend_claims_only_its_own_unknown_users():
     entry, store = new_entry(), KeyStore()
     write_as_other(store, (0, 1), UNKNOWN)
     write_claims(entry, store, (1, 3))
@@ -96,7 +93,7 @@ def test_a_resend_claims_only_its_own_unknown_users() -> None:
 
 
 @pytest.mark.parametrize("outcome", [ACCEPTED, None])
-def test_a_failed_claim_of_a_resend_leaves_the_last_outcome(outcome: UserState | None) -> None:
+def test_a_failed_claim_of_a_resend_leaves_the_last_outcome(outcome):
     entry, store = new_entry(), KeyStore()
     entry.settle(ALL, UserStatus(UNKNOWN))
     write(entry, store)
@@ -109,7 +106,7 @@ def test_a_failed_claim_of_a_resend_leaves_the_last_outcome(outcome: UserState |
 
 
 @pytest.mark.parametrize(("own", "others"), [(UNKNOWN, ACCEPTED), (REJECTED, UNKNOWN), (REJECTED, CLAIMED)])
-def test_a_stronger_state_of_another_process_outweighs_the_local_state(own: UserState, others: UserState) -> None:
+def test_a_stronger_state_of_another_process_outweighs_the_local_state(own, others):
     entry, store = new_entry(), KeyStore()
     write_claims(entry, store, (0, 2))
     entry.settle(((0, 2),), UserStatus(own))
@@ -123,7 +120,7 @@ def test_a_stronger_state_of_another_process_outweighs_the_local_state(own: User
     assert other.states() == [others, own, PENDING, PENDING]
 
 
-def test_an_outcome_overwrites_no_record_of_another_process() -> None:
+def test_an_outcome_overwrites_no_record_of_another_process():
     entry, store = new_entry(), KeyStore()
     write_as_other(store, (0, 2), UNKNOWN)
     entry.refresh(store.claim)
@@ -135,7 +132,7 @@ def test_an_outcome_overwrites_no_record_of_another_process() -> None:
 @pytest.mark.parametrize(
     ("other", "error"), [(new_entry("e" * 64), ValidationError), (new_entry(users=USERS + 1), ValueError)]
 )
-def test_an_entry_with_another_payload_fails_the_claim(other: ClaimEntry, error: type[Exception]) -> None:
+def test_an_entry_with_another_payload_fails_the_claim(other, error):
     entry, store = new_entry(), KeyStore()
     write_claims(other, store, (0, 1))
     request = ask(entry)
@@ -154,32 +151,32 @@ def test_an_entry_with_another_payload_fails_the_claim(other: ClaimEntry, error:
 class Process:
     """The entry of one process, with one write at a time as in ``ClaimLog``."""
 
-    def __init__(self, world: TwoProcesses) -> None:
+    def __init__(self, world):
         self.world = world
         self.entry = new_entry()
-        self.waiting: list[ClaimRequest] = []
-        self.sending: list[ClaimRequest] = []
+        self.waiting = []
+        self.sending = []
         # The pending write, whether it took effect, and its answer.
-        self.put: Put | None = None
+        self.put = None
         self.is_made = False
-        self.found: Claim | None = None
+        self.found = None
 
-    def ask(self) -> None:
+    def ask(self):
         start, stop = sorted(self.world.dice.sample(range(USERS + 1), 2))
         self.waiting.append(ask(self.entry, (start, stop), resends=self.world.dice.random() < 0.3))
 
-    def write(self) -> None:
+    def write(self):
         if self.put is None:
             self.put, self.is_made = self.entry.prepare(), False
 
-    def make(self) -> None:
+    def make(self):
         """Let the pending write take effect."""
         if self.put is not None:
             self.found, self.is_made = self.world.store.put(self.put), True
             if self.world.dice.random() < 0.3:
                 self.world.late.append(self.put)
 
-    def answer(self) -> None:
+    def answer(self):
         if self.put is not None and self.is_made:
             self.put = None
             if self.found is None:
@@ -188,7 +185,7 @@ class Process:
                 assert self.entry.refused(self.found)
             self._take()
 
-    def fail(self) -> None:
+    def fail(self):
         """Lose the answer; the write may still take effect at any time."""
         if self.put is not None:
             self.world.late += [self.put] * self.world.dice.choice([0, 1, 2])
@@ -196,15 +193,15 @@ class Process:
             self.entry.failed(OSError())
             self._take()
 
-    def look(self) -> None:
+    def look(self):
         if self.put is None:
             self.entry.refresh(self.world.store.claim)
 
-    def withdraw(self) -> None:
+    def withdraw(self):
         if self.waiting:
             self.entry.withdraw(self.waiting.pop())
 
-    def settle(self) -> None:
+    def settle(self):
         """End a request in flight."""
         if self.sending:
             request = self.sending.pop(self.world.dice.randrange(len(self.sending)))
@@ -213,7 +210,7 @@ class Process:
             self.world.end(self, request, state)
             self.entry.settle(request.claimed, UserStatus(state))
 
-    def _take(self) -> None:
+    def _take(self):
         for request in [request for request in self.waiting if request.done]:
             self.waiting.remove(request)
             if request.claimed:
@@ -221,7 +218,7 @@ class Process:
                 self.world.begin(self, request)
                 self.sending.append(request)
 
-    def calm_down(self) -> None:
+    def calm_down(self):
         """End all requests and complete all writes."""
         self.make()
         self.answer()
@@ -232,49 +229,49 @@ class Process:
             self.answer()
 
 
-def positions_of(request: ClaimRequest) -> list[int]:
+def positions_of(request):
     return [position for start, stop in request.claimed for position in range(start, stop)]
 
 
 class TwoProcesses:
     """Two processes, their store, and the true state of each user."""
 
-    def __init__(self, dice: random.Random) -> None:
+    def __init__(self, dice):
         self.dice = dice
         self.store = KeyStore()
         # Puts that arrive late, or a second time.
-        self.late: list[Put] = []
+        self.late = []
         self.truth = [PENDING] * USERS
         # The process that sends to a user, or did so last.
-        self.sender: list[Process | None] = [None] * USERS
+        self.sender = [None] * USERS
         self.is_out = [False] * USERS
         self.processes = [Process(self), Process(self)]
 
-    def begin(self, process: Process, request: ClaimRequest) -> None:
+    def begin(self, process, request):
         for position in positions_of(request):
             assert not self.is_out[position], "claimed twice at once"
             is_resent = self.truth[position] is UNKNOWN and request.resends and self.sender[position] is process
             assert self.truth[position] is PENDING or is_resent
             self.is_out[position], self.sender[position] = True, process
 
-    def end(self, process: Process, request: ClaimRequest, state: UserState) -> None:
+    def end(self, process, request, state):
         for position in positions_of(request):
             assert self.sender[position] is process
             self.is_out[position], self.truth[position] = False, state
 
-    def arrive(self) -> None:
+    def arrive(self):
         """Deliver a late put to the store."""
         if self.late:
             self.store.put(self.late.pop(self.dice.randrange(len(self.late))))
 
-    def check(self) -> None:
+    def check(self):
         stored, is_put = self.store.states(), [process.put is not None for process in self.processes]
         for position, state in enumerate(stored):
             # No user is PENDING in the store while in flight or after being reached.
             assert state is not PENDING or not self.is_out[position], is_put
             assert state is not PENDING or self.truth[position] in (PENDING,), is_put
 
-    def live(self) -> None:
+    def live(self):
         for _ in range(60):
             process = self.dice.choice(self.processes)
             steps = [process.ask, process.write, process.make, process.answer, process.fail, process.look]
@@ -287,7 +284,7 @@ class TwoProcesses:
 
 @settings(max_examples=300)
 @given(st.integers(0, 2**32))
-def test_two_processes_never_share_a_claim_and_the_store_ends_true(seed: int) -> None:
+def test_two_processes_never_share_a_claim_and_the_store_ends_true(seed):
     world = TwoProcesses(random.Random(seed))
     world.live()
     assert world.store.states() == world.truth

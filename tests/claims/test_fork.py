@@ -48,14 +48,9 @@ STORES = {
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize(
     ("used", "result"),
-    [
-        ("used", "the claim store was used before a fork: make one in each process\n1 0\n"),
-        ("unused", "0\n0 1\n"),
-    ],
+    [("used", "the claim store was used before a fork: make one in each process\n1 0\n"), ("unused", "0\n0 1\n")],
 )
-def test_a_used_store_is_refused_after_a_fork_and_an_unused_store_works(
-    kind: str, used: str, result: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_used_store_is_refused_after_a_fork_and_an_unused_store_works(kind, used, result, request, monkeypatch):
     place = json.dumps(place_of(kind, request), default=str)
     with served(monkeypatch) as service:
         completed = run_program(textwrap.dedent(PROGRAM), STORES[kind], place, used)
@@ -64,9 +59,7 @@ def test_a_used_store_is_refused_after_a_fork_and_an_unused_store_works(
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
-def test_a_client_that_owns_its_store_opens_another_one_in_the_child(
-    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_owns_its_store_opens_another_one_in_the_child(kind, request, monkeypatch):
     path = request.getfixturevalue("tmp_path") / "claims.db"
     location = f"sqlite:{path}" if kind == "sqlite" else request.getfixturevalue(f"{kind}_url")
     with served(monkeypatch) as service:
@@ -83,9 +76,7 @@ def test_a_client_that_owns_its_store_opens_another_one_in_the_child(
     ]
     + [("pushsdk.claims.ObjectClaims", "unused", "0\n0 1\n")],
 )
-def test_no_object_store_is_used_after_a_fork_if_one_was_used_before(
-    store: str, used: str, result: str, objects_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_object_store_is_used_after_a_fork_if_one_was_used_before(store, used, result, objects_url, monkeypatch):
     claims = {"server": objects_url} if store else objects_url
     with served(monkeypatch) as service:
         completed = run_program(textwrap.dedent(PROGRAM), store, json.dumps(claims), used)

@@ -1,28 +1,24 @@
 """Many calls with idempotency keys: calls during a write share the next write."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from support.shaky_claims import HELLO, ShakyClaims
 from support.virtual_time import now, virtual
 
 from pushsdk import ClaimStoreError, Receipt, Timeout
-from pushsdk.claims import Claim, Put
-from pushsdk.client import AsyncPushClient
 from pushsdk.testing import FakeService
 
 
 class Narrow(ShakyClaims):
     """A store with one operation at a time, each of which takes a second."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self._line = asyncio.Lock()
-        self.sizes: list[int] = []
+        self.sizes = []
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts, ttl):
         async with self._line:
             self.sizes.append(len(puts))
             await asyncio.sleep(1.0)
@@ -34,14 +30,14 @@ class Choosy(ShakyClaims):
 
     refused = ""
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts, ttl):
         self.refused = self.refused or puts[0].key
         if self.refused in [put.key for put in puts]:
             raise OSError
         return await super().put(puts, ttl)
 
 
-async def crowd(client: AsyncPushClient, count: int, total: float | None = None) -> list[Any]:
+async def crowd(client, count, total=None):
     """Send this number of jobs concurrently."""
     patience = Timeout(total=total, attempt=None)
     sends = (client.send(f"user-{n}", HELLO, idempotency_key=f"job-{n}", timeout=patience) for n in range(count))
@@ -50,7 +46,7 @@ async def crowd(client: AsyncPushClient, count: int, total: float | None = None)
 
 @pytest.mark.parametrize(("at_once", "sizes"), [(1000, [1000]), (400, [400, 400, 200])])
 @virtual
-async def test_the_claims_of_a_batch_share_a_write_and_so_do_its_outcomes(at_once: int, sizes: list[int]) -> None:
+async def test_the_claims_of_a_batch_share_a_write_and_so_do_its_outcomes(at_once, sizes):
     service, claims = FakeService(), Narrow()
     claims.at_once = at_once
     async with service.client(claims=claims) as client:
@@ -59,7 +55,7 @@ async def test_the_claims_of_a_batch_share_a_write_and_so_do_its_outcomes(at_onc
 
 
 @virtual
-async def test_calls_to_a_silent_store_fail_with_the_pending_write() -> None:
+async def test_calls_to_a_silent_store_fail_with_the_pending_write():
     service, claims = FakeService(), ShakyClaims(add=["hangs"] * 999, swap=["hangs"] * 999)
     client = service.client(claims=claims)
     started = now()
@@ -78,7 +74,7 @@ async def test_calls_to_a_silent_store_fail_with_the_pending_write() -> None:
 
 
 @virtual
-async def test_an_entry_that_is_always_refused_does_not_block_others() -> None:
+async def test_an_entry_that_is_always_refused_does_not_block_others():
     service, claims = FakeService(), Choosy()
     async with service.client(claims=claims) as client:
         assert {type(outcome) for outcome in await crowd(client, 30)} == {ClaimStoreError}

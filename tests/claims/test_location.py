@@ -1,8 +1,6 @@
 """Claim stores by location, and clients that own their store."""
 
 import asyncio
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.service_thread import served
@@ -10,7 +8,7 @@ from support.shaky_claims import deliver
 
 from pushsdk import ConfigurationError, MobilePush, PushClient
 from pushsdk._runs import keyed
-from pushsdk.claims import ClaimStore, MemoryClaims, ObjectClaims, PostgresClaims, RedisClaims, SqliteClaims, store_at
+from pushsdk.claims import MemoryClaims, ObjectClaims, PostgresClaims, RedisClaims, SqliteClaims, store_at
 from pushsdk.client import AsyncPushClient
 from pushsdk.testing import FakeService
 
@@ -18,11 +16,11 @@ URL = "https://push.example"
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClaimStore]:
+def opened(monkeypatch):
     """The stores that clients have made."""
-    stores: list[ClaimStore] = []
+    stores = []
 
-    def store_at_location(location: str) -> ClaimStore:
+    def store_at_location(location):
         stores.append(store_at(location))
         return stores[-1]
 
@@ -43,7 +41,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClaimStore]:
         ("s3://bucket/jobs", ObjectClaims, 'ObjectClaims(S3Store(bucket="bucket", prefix="jobs"))'),
     ],
 )
-def test_a_location_names_a_store(location: str, kind: type[ClaimStore], shown: str) -> None:
+def test_a_location_names_a_store(location, kind, shown):
     store = store_at(location, claim_ttl=3600.0)
     assert (type(store), repr(store), store.claim_ttl) == (kind, shown, 3600.0)
 
@@ -55,7 +53,7 @@ def test_a_location_names_a_store(location: str, kind: type[ClaimStore], shown: 
         *("redis://s3:cret@h:s3cret", object(), MemoryClaims),
     ],
 )
-def test_anything_else_is_refused_without_showing_it(claims: Any) -> None:
+def test_anything_else_is_refused_without_showing_it(claims):
     with pytest.raises(ConfigurationError, match=r"claims must be|the URL of a|a path, not a URL") as caught:
         AsyncPushClient(URL, "key", claims=claims)
     shown = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
@@ -63,14 +61,12 @@ def test_anything_else_is_refused_without_showing_it(claims: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "redis", "postgres", "objects"])
-def test_both_clients_use_the_store_at_a_location(
-    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_both_clients_use_the_store_at_a_location(kind, request, monkeypatch, tmp_path):
     location = "memory:" if kind == "memory" else f"{kind}:{tmp_path / 'claims'}"
     if kind in ("redis", "postgres", "objects"):
         location = request.getfixturevalue(f"{kind}_url")
 
-    async def deliver_twice() -> list[int]:
+    async def deliver_twice():
         async with AsyncPushClient(claims=location) as client:
             return [(await deliver(client, idempotency_key=f"at {kind}")).already_accepted for _ in range(2)]
 
@@ -82,9 +78,7 @@ def test_both_clients_use_the_store_at_a_location(
     assert ([receipt.already_accepted for receipt in receipts], service.users()) == ([0, 1], {"user-1": 2})
 
 
-async def test_a_client_opens_its_store_at_the_first_use_shares_it_and_closes_it(
-    tmp_path: Path, opened: list[ClaimStore]
-) -> None:
+async def test_a_client_opens_its_store_at_the_first_use_shares_it_and_closes_it(tmp_path, opened):
     path = tmp_path / "claims.db"
     async with FakeService().client(claims=f"sqlite:{path}") as client:
         await deliver(client, idempotency_key=None)
@@ -97,10 +91,8 @@ async def test_a_client_opens_its_store_at_the_first_use_shares_it_and_closes_it
         await store.get(["0" * 64])
 
 
-async def test_the_store_is_closed_if_the_connections_can_not_be_closed(
-    monkeypatch: pytest.MonkeyPatch, opened: list[ClaimStore], tmp_path: Path
-) -> None:
-    async def fail(_: object) -> None:
+async def test_the_store_is_closed_if_the_connections_can_not_be_closed(monkeypatch, opened, tmp_path):
+    async def fail(_):
         raise OSError
 
     client = FakeService().client(claims=f"sqlite:{tmp_path / 'claims.db'}")
@@ -113,13 +105,8 @@ async def test_the_store_is_closed_if_the_connections_can_not_be_closed(
 
 
 @pytest.mark.parametrize("trouble", [ValueError, TimeoutError])
-async def test_a_store_that_can_not_be_closed_is_logged_and_the_client_is_closed(
-    trouble: type[Exception],
-    opened: list[ClaimStore],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def aclose() -> None:
+async def test_a_store_that_can_not_be_closed_is_logged_and_the_client_is_closed(trouble, opened, monkeypatch, caplog):
+    async def aclose():
         if trouble is TimeoutError:
             await asyncio.get_running_loop().create_future()
         raise ValueError("s3cret")

@@ -11,23 +11,21 @@ from collections import defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
-from support.shaky_claims import Op, ShakyClaims, StoreFault, deliver, long
+from support.shaky_claims import ShakyClaims, deliver, long
 from support.virtual_time import run
 
 from pushsdk import Outcome, PartialError, RetryPolicy
 from pushsdk.claims import ObjectClaims, objects
 from pushsdk.claims._blocking import StoreThreads
-from pushsdk.client import AsyncPushClient
 from pushsdk.emulator import Fault
-from pushsdk.testing import FakeRequest, FakeService
+from pushsdk.testing import FakeService
 
-FAULTS: list[StoreFault] = ["down", "lost", "hangs", "hangs, done", "slow", "twice"]
+FAULTS = ["down", "lost", "hangs", "hangs, done", "slow", "twice"]
 ANSWERS = [
     None,
     Fault.delay(0.5),
@@ -44,12 +42,12 @@ ANSWERS = [
 class WildClaims(ShakyClaims):
     """A store whose operations fail with this probability."""
 
-    def __init__(self, dice: random.Random) -> None:
+    def __init__(self, dice):
         super().__init__()
         self._dice = dice
         self.rate = dice.choice([0.0, 0.1, 0.3, 0.6])
 
-    def next_fault(self, op: Op) -> StoreFault:
+    def next_fault(self, op):
         return self._dice.choice(FAULTS) if self._dice.random() < self.rate else ""
 
 
@@ -131,20 +129,20 @@ def _tried(work):
 class JobWorld:
     """One job, and the outcomes that its callers got for each user."""
 
-    def __init__(self, dice: random.Random, store):
+    def __init__(self, dice, store):
         self.dice = dice
         self.users = long("user-0", "user-1", "user-2", "user-3")[: dice.choice([1, 2, 4])]
-        self.outcomes: dict[str, list[Outcome]] = defaultdict(list)
+        self.outcomes = defaultdict(list)
         self.store = store(dice)
         self.is_calm = False
         self.service = FakeService(then=self._fate)
 
-    def _fate(self, request: FakeRequest) -> Fault | None:
+    def _fate(self, request):
         if self.is_calm:
             return None
         return Fault.status(413) if len(request.user_ids) > 1 else self.dice.choice(ANSWERS)
 
-    def client(self) -> AsyncPushClient:
+    def client(self):
         retry = self.dice.choice([RetryPolicy.none(), RetryPolicy.safe()])
         claims = self.store
         if isinstance(claims, WildObjects):
@@ -153,7 +151,7 @@ class JobWorld:
                 claims = ObjectClaims(claims)
         return self.service.client(claims=claims, retry=retry)
 
-    async def deliver(self, client: AsyncPushClient, cancel_after: float | None = None) -> None:
+    async def deliver(self, client, cancel_after=None):
         users = self.dice.sample(self.users, len(self.users))
         task = asyncio.create_task(deliver(client, users, timeout=self.dice.choice([1.0, 8.0, 30.0])))
         if cancel_after is not None:
@@ -164,7 +162,7 @@ class JobWorld:
             for user in users:
                 self.outcomes[user].append(_outcome(end, user))
 
-    async def live(self) -> None:
+    async def live(self):
         """Run a process with its deliveries."""
         dice = self.dice
         async with self.client() as client:
@@ -173,7 +171,7 @@ class JobWorld:
                 await asyncio.gather(*(self.deliver(client, end) for end in ends[: dice.choice([1, 1, 2, 3])]))
                 await asyncio.sleep(dice.choice([0.0, 20.0]) * dice.random())
 
-    async def end(self) -> None:
+    async def end(self):
         await asyncio.gather(*(self.live() for _ in range(self.dice.choice([1, 2]))))
         await self.live()
         self.is_calm, self.store.rate = True, 0.0
@@ -182,9 +180,8 @@ class JobWorld:
         await asyncio.sleep(20.0)  # a delayed request is accepted even if its client gave up
 
 
-def _outcome(end: Any, user: str) -> Outcome:
-    outcome: Outcome = end.outcomes[user] if isinstance(end, PartialError) else end.outcome
-    return outcome
+def _outcome(end, user):
+    return end.outcomes[user] if isinstance(end, PartialError) else end.outcome
 
 
 @settings(max_examples=200)

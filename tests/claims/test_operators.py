@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -13,7 +12,7 @@ from support.virtual_time import virtual
 from pushsdk import ConfigurationError, Receipt
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
-from pushsdk.claims import Claim, ClaimStore, MemoryClaims, Put, count_claimed
+from pushsdk.claims import Claim, MemoryClaims, Put, count_claimed
 from pushsdk.claims._operators import claimed, release
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
@@ -21,7 +20,7 @@ from pushsdk.testing import FakeService
 PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
 
 
-def record(*states: UserState, age: float = 0.0) -> ClaimRecord:
+def record(*states, age=0.0):
     """Return a record of a send that was claimed ``age`` seconds ago."""
     users = UserStates(len(states))
     for place, state in enumerate(states):
@@ -29,30 +28,30 @@ def record(*states: UserState, age: float = 0.0) -> ClaimRecord:
     return ClaimRecord(fingerprint="f" * 64, claimed_at=time.time() - age, users=msgspec.Raw(users.to_json()))
 
 
-async def stored(store: ClaimStore, *records: ClaimRecord) -> None:
+async def stored(store, *records):
     """Store each record under its own key."""
     puts = [Put(key_of(number), Claim(f"{number:032x}", record.encode())) for number, record in enumerate(records)]
     for first in range(0, len(puts), 1000):
         await store.put(puts[first : first + 1000], WEEK)
 
 
-async def test_old_claims_are_counted() -> None:
+async def test_old_claims_are_counted():
     store = MemoryClaims()
     await stored(store, record(CLAIMED, age=10.0), record(UNKNOWN, age=100.0), record(ACCEPTED, PENDING, age=100.0))
     assert [await count_claimed(store, older_than=age) for age in (1.0, 50.0, 500.0)] == [2, 1, 0]
     for wrong in (0, "60"):
         with pytest.raises(ConfigurationError, match="older_than"):
-            await count_claimed(store, older_than=wrong)  # type: ignore[arg-type]
+            await count_claimed(store, older_than=wrong)
 
 
 @pytest.mark.parametrize("data", [b"hello", b"[" * 100_000, b'"\xff"', b"null"])
-async def test_an_unreadable_record_is_not_claimed(data: bytes) -> None:
+async def test_an_unreadable_record_is_not_claimed(data):
     store = MemoryClaims()
     await put(store, Claim(ONE.token, data))
     assert await claimed(store) == []
 
 
-async def test_a_release_opens_the_claimed_users_and_leaves_the_others(store: ClaimStore) -> None:
+async def test_a_release_opens_the_claimed_users_and_leaves_the_others(store):
     await stored(store, record(ACCEPTED, CLAIMED, REJECTED, UNKNOWN), record(CLAIMED), record(REJECTED))
     first, second = sorted(await claimed(store), key=lambda send: send.key)
     assert [(send.key, send.users) for send in (first, second)] == [(key_of(0), 2), (key_of(1), 1)]
@@ -64,27 +63,27 @@ async def test_a_release_opens_the_claimed_users_and_leaves_the_others(store: Cl
     assert [send.key for send in await claimed(store)] == [key_of(1)]
 
 
-async def test_more_than_a_page_of_sends_is_released() -> None:
+async def test_more_than_a_page_of_sends_is_released():
     store = MemoryClaims()
     await stored(store, *[record(CLAIMED)] * 1001)
     assert await release(store, await claimed(store)) == []
     assert (await claimed(store), len([key async for key, _ in store.scan()])) == ([], 1001)
 
 
-async def test_a_release_never_shortens_the_time_that_accepted_users_are_remembered() -> None:
+async def test_a_release_never_shortens_the_time_that_accepted_users_are_remembered():
     class Noting(MemoryClaims):
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        async def put(self, puts, ttl):
             ttls.append(ttl)
             return await super().put(puts, ttl)
 
-    store, ttls = Noting(), list[float]()
+    store, ttls = Noting(), []
     await stored(store, record(CLAIMED, ACCEPTED))
     await release(store, await claimed(store))
     assert ttls == [WEEK, 366 * 86400.0], "the longest that there is"
 
 
 @virtual
-async def test_a_send_settled_before_its_release_stays_settled() -> None:
+async def test_a_send_settled_before_its_release_stays_settled():
     service, store = FakeService(Fault.delay(1.0, first=1)), ShakyClaims()
     async with service.client(claims=store) as client:
         sending = asyncio.create_task(deliver(client))
@@ -97,7 +96,7 @@ async def test_a_send_settled_before_its_release_stays_settled() -> None:
 
 
 @virtual
-async def test_a_released_send_is_sent_by_the_next_delivery() -> None:
+async def test_a_released_send_is_sent_by_the_next_delivery():
     service, store = FakeService(Fault.hang(first=1)), MemoryClaims()
     async with service.client(claims=store) as client, service.client(claims=store) as other:
         sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))

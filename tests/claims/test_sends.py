@@ -3,10 +3,8 @@
 import asyncio
 import logging
 import pickle
-from collections.abc import Callable
 from hashlib import sha256
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support.docs import page
@@ -23,7 +21,6 @@ from pushsdk import (
     Outcome,
     OutcomeUnknownError,
     PartialError,
-    PushError,
     Rate,
     RateLimitedError,
     Receipt,
@@ -35,7 +32,6 @@ from pushsdk import (
 from pushsdk._core.idempotency import status_after
 from pushsdk._core.outcome import Verdict
 from pushsdk._core.user_states import UserState
-from pushsdk.client import AsyncPushClient
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
@@ -47,7 +43,7 @@ ACCEPTED, REJECTED, PENDING, UNKNOWN = UserState.ACCEPTED, UserState.REJECTED, U
 
 
 @virtual
-async def test_a_redelivered_job_gets_a_receipt_and_pushes_no_user_again() -> None:
+async def test_a_redelivered_job_gets_a_receipt_and_pushes_no_user_again():
     service, claims, users = FakeService(), ShakyClaims(), ["user-1", "user-2", "user-1"]
     async with service.client(claims=claims) as client:
         first, second = await deliver(client, users), await deliver(client, users)
@@ -60,7 +56,7 @@ async def test_a_redelivered_job_gets_a_receipt_and_pushes_no_user_again() -> No
     assert service.users() == {"user-1": 1, "user-2": 1, "user-3": 4}
 
 
-SETTLES: list[tuple[Fault, list[list[UserState]], type[PushError], type[PushError] | None]] = [
+SETTLES = [
     # The response, the recorded states, and the errors of this delivery and the next.
     (Fault.status(400, first=1), [[REJECTED]], RejectedError, RejectedError),
     (Fault.status(302, first=1), [[PENDING]], RejectedError, None),
@@ -73,9 +69,7 @@ SETTLES: list[tuple[Fault, list[list[UserState]], type[PushError], type[PushErro
 
 @pytest.mark.parametrize(("answer", "records", "first", "second"), SETTLES)
 @virtual
-async def test_only_acceptance_and_final_rejection_settle_a_job(
-    answer: Fault, records: list[list[UserState]], first: type[PushError], second: type[PushError] | None
-) -> None:
+async def test_only_acceptance_and_final_rejection_settle_a_job(answer, records, first, second):
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
         error = await deliver(client)
@@ -95,7 +89,7 @@ async def test_only_acceptance_and_final_rejection_settle_a_job(
 
 
 @virtual
-async def test_an_unknown_job_is_skipped_until_its_claim_expires() -> None:
+async def test_an_unknown_job_is_skipped_until_its_claim_expires():
     service, claims = FakeService(Fault.reset_before(first=1)), ShakyClaims(claim_ttl=3600.0)
     async with service.client(claims=claims) as client:
         assert type(await deliver(client)) is OutcomeUnknownError
@@ -110,7 +104,7 @@ async def test_an_unknown_job_is_skipped_until_its_claim_expires() -> None:
 
 
 @pytest.fixture
-def advance(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def advance(monkeypatch):
     """A function that advances the wall clock, which else stands still."""
     seconds = [1e9]
     for module in ("keyed", "claim_log"):
@@ -119,9 +113,7 @@ def advance(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 @virtual
-async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(
-    advance: Callable[[float], None],
-) -> None:
+async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(advance):
     service, claims = FakeService(Fault.delay(3.0)), ShakyClaims()
     async with service.client(claims=claims, timeout=20.0) as client, service.client(claims=claims) as other:
         first = asyncio.create_task(deliver(client))
@@ -139,7 +131,7 @@ async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(
 
 
 @virtual
-async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(advance: Callable[[float], None]) -> None:
+async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(advance):
     service, claims = FakeService(Fault.hang(accepted=True, first=1)), ShakyClaims()
     async with service.client(claims=claims, timeout=20.0) as client, service.client(claims=claims) as other:
         first = asyncio.create_task(deliver(client))
@@ -164,7 +156,7 @@ TWO, THREE = long("user-1", "user-2"), long("user-1", "user-2", "user-3")
 
 
 @virtual
-async def test_a_later_delivery_sends_only_to_pending_users() -> None:
+async def test_a_later_delivery_sends_only_to_pending_users():
     throttled = [Fault.status(429), Fault.status(429)]
     unsent = [Fault.refused(), Fault.refused(), Fault.reset_after()]
     fates = {"rejected": [Fault.status(404)], "unknown": [Fault.reset_after()], "throttled": throttled}
@@ -191,7 +183,7 @@ async def test_a_later_delivery_sends_only_to_pending_users() -> None:
 
 
 @virtual
-async def test_a_delivery_rejected_like_the_previous_one_is_rejected_as_a_whole() -> None:
+async def test_a_delivery_rejected_like_the_previous_one_is_rejected_as_a_whole():
     service = singly({"user-1": [Fault.status(404)], "user-2": [Fault.refused(), Fault.status(404)]})
     claims = ShakyClaims()
     async with service.client(claims=claims, retry=ONCE) as client:
@@ -206,20 +198,20 @@ async def test_a_delivery_rejected_like_the_previous_one_is_rejected_as_a_whole(
 # -- jobs in one request -------------------------------------------------------------------------------------------
 
 
-def strict() -> FakeService:
+def strict():
     """Return a service that rejects requests with a bad user."""
     return FakeService(
         then=lambda request: Fault.status(400) if any(user.startswith("bad") for user in request.user_ids) else None
     )
 
 
-async def together(client: AsyncPushClient, *users: str) -> list[type[object]]:
+async def together(client, *users):
     results = await asyncio.gather(*(deliver(client, user, idempotency_key=f"job of {user}") for user in users))
     return [type(result) for result in results]
 
 
 @virtual
-async def test_a_culprit_found_by_splitting_is_settled() -> None:
+async def test_a_culprit_found_by_splitting_is_settled():
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert await together(client, "a", "bad", "c") == [Receipt, RejectedError, Receipt]
@@ -228,7 +220,7 @@ async def test_a_culprit_found_by_splitting_is_settled() -> None:
 
 
 @virtual
-async def test_a_rejection_of_an_unsplit_request_settles_no_user() -> None:
+async def test_a_rejection_of_an_unsplit_request_settles_no_user():
     service, claims = strict(), ShakyClaims()
     async with service.client(claims=claims, batching=Batching(split_on=frozenset())) as client:
         assert await together(client, "good", "bad") == [RejectedError] * 2
@@ -241,7 +233,7 @@ async def test_a_rejection_of_an_unsplit_request_settles_no_user() -> None:
 
 @pytest.mark.parametrize("rate", [Rate(requests_per_second=0.01), Rate(users_per_second=0.01)])
 @virtual
-async def test_a_request_with_recorded_users_only_costs_no_rate(rate: Rate) -> None:
+async def test_a_request_with_recorded_users_only_costs_no_rate(rate):
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         await deliver(client)
@@ -256,7 +248,7 @@ async def test_a_request_with_recorded_users_only_costs_no_rate(rate: Rate) -> N
 
 
 @virtual
-async def test_a_job_that_reached_nobody_is_sent_to_another_base_url_and_any_other_needs_a_new_key() -> None:
+async def test_a_job_that_reached_nobody_is_sent_to_another_base_url_and_any_other_needs_a_new_key():
     service, claims = singly({"user-1": [Fault.status(302)] * 2}), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert type(await deliver(client)) is RejectedError
@@ -278,9 +270,7 @@ async def test_a_job_that_reached_nobody_is_sent_to_another_base_url_and_any_oth
     ],
 )
 @virtual
-async def test_the_same_key_with_another_payload_is_an_error(
-    users: list[str], title: str, fields: dict[str, int] | None, part: str
-) -> None:
+async def test_the_same_key_with_another_payload_is_an_error(users, title, fields, part):
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         await client.send(["user-1", "user-2"], {"title": {"en": "Hello"}}, custom_fields={"n": 1}, idempotency_key=JOB)
@@ -292,7 +282,7 @@ async def test_the_same_key_with_another_payload_is_an_error(
 
 
 @virtual
-async def test_a_key_is_any_text_that_is_not_empty_nor_too_long() -> None:
+async def test_a_key_is_any_text_that_is_not_empty_nor_too_long():
     service, claims = FakeService(), ShakyClaims()
     async with service.client(claims=claims) as client:
         for wrong in ("", 42, "a\0b", "\ud800", "é" * 257):
@@ -309,7 +299,7 @@ async def test_a_key_is_any_text_that_is_not_empty_nor_too_long() -> None:
 
 
 @virtual
-async def test_neither_users_nor_content_are_stored(caplog: pytest.LogCaptureFixture) -> None:
+async def test_neither_users_nor_content_are_stored(caplog):
     caplog.set_level(logging.DEBUG)
     claims = ShakyClaims()
     async with FakeService().client(claims=claims, api_key="the-secret") as client:
@@ -334,7 +324,7 @@ async def test_neither_users_nor_content_are_stored(caplog: pytest.LogCaptureFix
     ids=["accepted", "rejected", "unknown"],
 )
 @virtual
-async def test_a_delivery_that_makes_no_claim_reports_the_record(answer: Fault, kind: type[Any]) -> None:
+async def test_a_delivery_that_makes_no_claim_reports_the_record(answer, kind):
     service, away, claims = FakeService(answer), FakeService(Fault.refused()), ShakyClaims()
     async with service.client(claims=claims) as client:
         assert type(await deliver(client)) is kind
@@ -344,7 +334,7 @@ async def test_a_delivery_that_makes_no_claim_reports_the_record(answer: Fault, 
 
 
 @virtual
-async def test_a_delivery_without_a_claim_or_a_record_is_not_sent() -> None:
+async def test_a_delivery_without_a_claim_or_a_record_is_not_sent():
     away, claims = FakeService(Fault.refused()), ShakyClaims(get=["down"])
     async with away.client(claims=claims, retry=ONCE) as client:
         assert [type(await deliver(client)) for _ in range(2)] == [ClaimStoreError, NotSentError]
@@ -355,7 +345,7 @@ async def test_a_delivery_without_a_claim_or_a_record_is_not_sent() -> None:
 
 
 @virtual
-async def test_a_call_past_its_deadline_stays_claimed_while_in_flight() -> None:
+async def test_a_call_past_its_deadline_stays_claimed_while_in_flight():
     service, claims = FakeService(Fault.hang(accepted=True, user="user-1")), ShakyClaims(claim_ttl=60.0)
     patient = Timeout(total=100.0, attempt=None)
     async with service.client(claims=claims, timeout=patient, batching=Batching(linger=0.1)) as client:
@@ -370,7 +360,7 @@ async def test_a_call_past_its_deadline_stays_claimed_while_in_flight() -> None:
 
 
 @virtual
-async def test_a_call_without_a_deadline_ends_before_its_claim_expires() -> None:
+async def test_a_call_without_a_deadline_ends_before_its_claim_expires():
     service, claims = FakeService(Fault.unreachable()), ShakyClaims(claim_ttl=60.0)
     async with service.client(claims=claims, timeout=Timeout(total=None, attempt=None, connect=None)) as client:
         started = now()
@@ -385,7 +375,7 @@ async def test_a_call_without_a_deadline_ends_before_its_claim_expires() -> None
     ids=["before anything left", "after"],
 )
 @virtual
-async def test_a_cancelled_call_is_released_if_no_byte_was_sent(answer: Fault, records: list[list[UserState]]) -> None:
+async def test_a_cancelled_call_is_released_if_no_byte_was_sent(answer, records):
     service, claims = FakeService(answer), ShakyClaims()
     async with service.client(claims=claims, timeout=Timeout(total=30.0, connect=None)) as client:
         task = asyncio.create_task(deliver(client))
@@ -401,7 +391,7 @@ async def test_a_cancelled_call_is_released_if_no_byte_was_sent(answer: Fault, r
 # -- the guide --------------------------------------------------------------------------------------------------------
 
 
-def test_the_guide_has_every_recorded_state_and_every_store() -> None:
+def test_the_guide_has_every_recorded_state_and_every_store():
     guide = page("idempotency")
     rows = guide.table("a user of an earlier delivery")
     assert [(outcome.split()[0].strip(","), state.strip()) for outcome, state, _ in rows] == [
@@ -415,6 +405,6 @@ def test_the_guide_has_every_recorded_state_and_every_store() -> None:
     assert {name for name in stores if f"| `{name}(" in guide.text} == stores
 
 
-def rejected(*, retryable: bool) -> Verdict:
+def rejected(*, retryable):
     attempt = Attempt(outcome=Outcome.REJECTED, status=400, retryable=retryable)
     return Verdict(outcome=Outcome.REJECTED, attempts=(attempt,))

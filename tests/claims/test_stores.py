@@ -15,18 +15,18 @@ Another = Callable[[], ClaimStore]
 KEYS = [key_of(number) for number in range(2500)]
 
 
-def claim(number: int, record: bytes = b'{"v":1}') -> Claim:
+def claim(number, record=b'{"v":1}'):
     """Return a claim with this number as its token."""
     return Claim(f"{number:032x}", record)
 
 
-async def scan(store: ClaimStore) -> dict[str, Claim]:
+async def scan(store):
     """All claims of a store, by key."""
     return {key: claim async for key, claim in store.scan()}
 
 
-async def test_any_sequence_of_puts_matches_a_dictionary(another: Another) -> None:
-    stores, truth, dice = [another(), another()], dict[str, Claim](), random.Random(7)
+async def test_any_sequence_of_puts_matches_a_dictionary(another):
+    stores, truth, dice = [another(), another()], {}, random.Random(7)
     assert (await stores[0].put([], WEEK), await stores[0].get([]), await scan(stores[0])) == ([], [], {})
     for number in range(150):
         keys = dice.sample(KEYS[:5], dice.randint(1, 4))
@@ -36,7 +36,7 @@ async def test_any_sequence_of_puts_matches_a_dictionary(another: Another) -> No
         same = truth.get(keys[0])
         new = same.token if same is not None and dice.random() < 0.2 else f"{number:032x}"
         puts = [Put(key, Claim(new, b'{"v":%d}' % number), expected) for key in keys]
-        answers: list[Claim | None] = []
+        answers = []
         for item in puts:
             stored = truth.get(item.key)
             is_refused = stored is not None and stored.token not in (new, *expected)
@@ -50,7 +50,7 @@ async def test_any_sequence_of_puts_matches_a_dictionary(another: Another) -> No
     assert await scan(another()) == truth
 
 
-async def test_claims_expire_after_their_last_put(store: ClaimStore) -> None:
+async def test_claims_expire_after_their_last_put(store):
     expires, expired_owner, restarted, shortened, late = KEYS[:5]
     for key in (expires, expired_owner, restarted, late):
         await put(store, ONE, key=key, ttl=SOON)
@@ -66,7 +66,7 @@ async def test_claims_expire_after_their_last_put(store: ClaimStore) -> None:
     assert await put(store, THREE, ONE, key=late) == TWO, "the owner of the expired claim comes too late"
 
 
-async def test_records_are_returned_unchanged(store: ClaimStore) -> None:
+async def test_records_are_returned_unchanged(store):
     records = [b"{}", b'{"v":1,"x":"\xc3\xa9\\u0000\\n"}', b'["' + b"x" * 100_000 + b'"]']
     claims = {KEYS[number]: claim(number, record) for number, record in enumerate(records)}
     await store.put([Put(key, item) for key, item in claims.items()], WEEK)
@@ -75,7 +75,7 @@ async def test_records_are_returned_unchanged(store: ClaimStore) -> None:
     assert await scan(store) == claims
 
 
-async def test_a_call_may_have_a_thousand_puts_and_a_scan_lists_every_claim_once(store: ClaimStore) -> None:
+async def test_a_call_may_have_a_thousand_puts_and_a_scan_lists_every_claim_once(store):
     claims = {key: claim(number) for number, key in enumerate(KEYS)}
     for first in range(0, len(KEYS), 1000):
         page = KEYS[first : first + 1000]
@@ -88,7 +88,7 @@ async def test_a_call_may_have_a_thousand_puts_and_a_scan_lists_every_claim_once
     assert (dict(pairs), len(pairs)) == (claims, len(KEYS))
 
 
-async def test_exactly_one_of_many_concurrent_calls_makes_each_put(another: Another) -> None:
+async def test_exactly_one_of_many_concurrent_calls_makes_each_put(another):
     stores = [another() for _ in range(4)]
     # Keys without a claim, with one that is expected, and with an expired one.
     await stores[0].put([Put(key, ONE) for key in KEYS[10:20]], WEEK)
@@ -103,7 +103,7 @@ async def test_exactly_one_of_many_concurrent_calls_makes_each_put(another: Anot
         assert [answer[key] for answer in answers if answer[key] is not None] == [winner] * 39
 
 
-async def test_a_scan_returns_the_old_or_the_new_version_of_a_changed_claim(store: ClaimStore) -> None:
+async def test_a_scan_returns_the_old_or_the_new_version_of_a_changed_claim(store):
     await store.put([Put(key, ONE) for key in KEYS[:100]], WEEK)
     versions = {}
     async for key, version in store.scan():
@@ -114,7 +114,7 @@ async def test_a_scan_returns_the_old_or_the_new_version_of_a_changed_claim(stor
     assert all(version in (ONE, TWO) for version in versions.values())
 
 
-async def test_a_cancelled_call_leaves_the_store_consistent(store: ClaimStore) -> None:
+async def test_a_cancelled_call_leaves_the_store_consistent(store):
     await put(store, ONE)
     for turns in range(4):
         task = asyncio.create_task(put(store, ONE, ONE))
@@ -128,5 +128,5 @@ async def test_a_cancelled_call_leaves_the_store_consistent(store: ClaimStore) -
     assert not any(secret in text for secret in (KEY, ONE.token, "unix:", "postgres@", '"v"'))
 
 
-async def test_an_unused_store_can_be_closed(another: Another) -> None:
+async def test_an_unused_store_can_be_closed(another):
     await another().aclose()

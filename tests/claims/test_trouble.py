@@ -3,12 +3,10 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import pytest
-from support.shaky_claims import HELLO, JOB, ShakyClaims, StoppedClaims, StoreFault, deliver
+from support.shaky_claims import HELLO, JOB, ShakyClaims, StoppedClaims, deliver
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
@@ -26,7 +24,7 @@ from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._runs import claim_log
 from pushsdk._runs.claim_entry import ClaimEntry
 from pushsdk._runs.keyed import KeyedCall
-from pushsdk.claims import Claim, Put
+from pushsdk.claims import Claim
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
@@ -53,9 +51,7 @@ LATE = "the claim store did not answer within the call's timeout"
     ],
 )
 @virtual
-async def test_nothing_is_sent_if_the_claim_fails_and_the_next_delivery_sends(
-    fault: StoreFault, timeout: float | None, seconds: float, text: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_nothing_is_sent_if_the_claim_fails_and_the_next_delivery_sends(fault, timeout, seconds, text, caplog):
     service, claims = FakeService(), ShakyClaims(add=[fault], timeout=2.0)
     async with service.client(claims=claims) as client:
         started = now()
@@ -72,7 +68,7 @@ async def test_nothing_is_sent_if_the_claim_fails_and_the_next_delivery_sends(
 
 
 @virtual
-async def test_a_claim_that_cannot_be_given_back_does_not_block_a_later_send() -> None:
+async def test_a_claim_that_cannot_be_given_back_does_not_block_a_later_send():
     service, claims = FakeService(), ShakyClaims(add=["lost"], swap=["down"] * 9)
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), ClaimStoreError)
@@ -85,7 +81,7 @@ async def test_a_claim_that_cannot_be_given_back_does_not_block_a_later_send() -
 
 
 @virtual
-async def test_the_memory_of_failed_claims_does_not_grow_with_the_square_of_the_calls() -> None:
+async def test_the_memory_of_failed_claims_does_not_grow_with_the_square_of_the_calls():
     claims, calls = ShakyClaims(add=["down"] * 1000, swap=["down"] * 1000), 50
     async with FakeService().client(claims=claims) as client:
         for number in range(calls):
@@ -101,9 +97,9 @@ async def test_the_memory_of_failed_claims_does_not_grow_with_the_square_of_the_
 
 
 @virtual
-async def test_a_configuration_error_of_the_store_is_raised_and_not_retried() -> None:
+async def test_a_configuration_error_of_the_store_is_raised_and_not_retried():
     class Foreign(ShakyClaims):
-        async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+        async def put(self, puts, ttl):
             self.ops.append("put")
             raise ConfigurationError("the claim store is in use by another event loop: make one for each client")
 
@@ -119,14 +115,14 @@ async def test_a_configuration_error_of_the_store_is_raised_and_not_retried() ->
 class Terse(ShakyClaims):
     """A store with too few answers."""
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts, ttl):
         return []
 
 
 class Restless(ShakyClaims):
     """A store in which another process always was faster, and left all users open."""
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts, ttl):
         self.ops.append("put")
         open_to_all = ClaimRecord(fingerprint="f" * 64, claimed_at=0.0, users=msgspec.Raw(UserStates(1).to_json()))
         return [Claim(f"{len(self.ops):032x}", open_to_all.encode())]
@@ -134,7 +130,7 @@ class Restless(ShakyClaims):
 
 @pytest.mark.parametrize(("make", "puts"), [(Terse, 0), (Restless, 10)])
 @virtual
-async def test_nothing_is_sent_if_the_store_never_grants_the_claim(make: type[ShakyClaims], puts: int) -> None:
+async def test_nothing_is_sent_if_the_store_never_grants_the_claim(make, puts):
     service, claims = FakeService(), make()
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), ClaimStoreError)
@@ -146,7 +142,7 @@ async def test_nothing_is_sent_if_the_store_never_grants_the_claim(make: type[Sh
 
 @pytest.mark.parametrize(("same", "step"), [(True, 1), (False, -1)], ids=["the same process", "another"])
 @virtual
-async def test_jobs_are_sent_after_the_store_was_suspended(same: bool, step: int) -> None:
+async def test_jobs_are_sent_after_the_store_was_suspended(same, step):
     service, claims, jobs = FakeService(), StoppedClaims(timeout=1.0), [f"job-{n}" for n in range(8)]
     async with service.client(claims=claims) as client, service.client(claims=claims) as other:
         for timeout in (0.5, None):
@@ -167,7 +163,7 @@ async def test_jobs_are_sent_after_the_store_was_suspended(same: bool, step: int
 
 @pytest.mark.parametrize("fault", ["down", "lost", "hangs", "hangs, done"])
 @virtual
-async def test_a_settlement_is_retried_after_a_failure(fault: StoreFault, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_settlement_is_retried_after_a_failure(fault, caplog):
     service, claims = FakeService(), ShakyClaims(swap=[fault])
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), Receipt)
@@ -176,7 +172,7 @@ async def test_a_settlement_is_retried_after_a_failure(fault: StoreFault, caplog
 
 
 @virtual
-async def test_a_failing_settlement_is_logged_and_made_later(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_settlement_is_logged_and_made_later(caplog):
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 9)
     async with service.client(claims=claims) as client:
         receipt = await deliver(client)
@@ -190,7 +186,7 @@ async def test_a_failing_settlement_is_logged_and_made_later(caplog: pytest.LogC
 
 
 @virtual
-async def test_a_slow_settlement_does_not_delay_the_call_past_its_deadline() -> None:
+async def test_a_slow_settlement_does_not_delay_the_call_past_its_deadline():
     service, claims = FakeService(), ShakyClaims(swap=["slow"])
     async with service.client(claims=claims) as client:
         started = now()
@@ -202,9 +198,7 @@ async def test_a_slow_settlement_does_not_delay_the_call_past_its_deadline() -> 
 
 @pytest.mark.parametrize("fingerprint", [None, "e" * 64], ids=["the same payload", "another"])
 @virtual
-async def test_a_claim_that_another_process_rewrote_is_settled_or_its_loss_is_logged(
-    fingerprint: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_claim_that_another_process_rewrote_is_settled_or_its_loss_is_logged(fingerprint, caplog):
     service, claims = FakeService(Fault.delay(1.0, first=1)), ShakyClaims()
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(deliver(client))
@@ -219,7 +213,7 @@ async def test_a_claim_that_another_process_rewrote_is_settled_or_its_loss_is_lo
 
 
 @virtual
-async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch):
     monkeypatch.setattr(claim_log, "MAX_FAILED", 2)
     service, claims = FakeService(), ShakyClaims(swap=["down"] * 30)
     async with service.client(claims=claims) as client:
@@ -243,12 +237,10 @@ async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch: pytest.M
     ],
 )
 @virtual
-async def test_a_call_cancelled_during_a_store_operation_is_settled_and_reported(
-    faults: dict[str, list[StoreFault]], outcome: Outcome, states: list[list[UserState]]
-) -> None:
+async def test_a_call_cancelled_during_a_store_operation_is_settled_and_reported(faults, outcome, states):
     # The record is read if the service was not reached.
     service = FakeService(Fault.refused()) if "get" in faults else FakeService()
-    events, once, claims = list[object](), RetryPolicy(max_attempts=1), ShakyClaims(**faults)
+    events, once, claims = [], RetryPolicy(max_attempts=1), ShakyClaims(**faults)
     async with service.client(claims=claims, on_event=events.append, retry=once) as client:
         task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
         await asyncio.sleep(0.5)
@@ -263,7 +255,7 @@ async def test_a_call_cancelled_during_a_store_operation_is_settled_and_reported
     assert (stats.abandoned, stats.not_sent + stats.accepted) == (1, 1)
 
 
-def everybody() -> list[asyncio.Task[Any]]:
+def everybody():
     """Return all tasks but the current one."""
     return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
@@ -272,9 +264,7 @@ def everybody() -> list[asyncio.Task[Any]]:
     ("times", "faults"), [(1, {}), (2, {}), (1, {"add": ["slow"] * 2}), (1, {"swap": ["slow"] * 2}), (100, {})], ids=str
 )
 @virtual
-async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(
-    times: int, faults: dict[str, list[StoreFault]]
-) -> None:
+async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(times, faults):
     for count in range(14):
         service, claims = FakeService(), ShakyClaims(**{op: list(script) for op, script in faults.items()})
         async with service.client(claims=claims) as client:
@@ -299,7 +289,7 @@ async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(
 
 @pytest.mark.parametrize(("fault", "drain"), [("hangs", 0), ("hangs, done", 1), ("slow", 0)])
 @virtual
-async def test_closing_waits_for_a_claim_no_longer_than_the_stores_timeout(fault: StoreFault, drain: float) -> None:
+async def test_closing_waits_for_a_claim_no_longer_than_the_stores_timeout(fault, drain):
     service, claims = FakeService(), ShakyClaims(add=[fault], timeout=5.0)
     client = service.client(claims=claims)
     task = asyncio.create_task(deliver(client))
@@ -321,9 +311,7 @@ async def test_closing_waits_for_a_claim_no_longer_than_the_stores_timeout(fault
     ids=["a request", "a settlement"],
 )
 @virtual
-async def test_closing_waits_for_requests_and_settlements(
-    answer: Fault, timeout: float | None, drain: float, kind: type[object], state: UserState
-) -> None:
+async def test_closing_waits_for_requests_and_settlements(answer, timeout, drain, kind, state):
     service, claims = FakeService(answer), ShakyClaims(swap=["slow"])
     client = service.client(claims=claims)
     task = asyncio.create_task(deliver(client, timeout=timeout))
@@ -334,7 +322,7 @@ async def test_closing_waits_for_requests_and_settlements(
 
 
 @virtual
-async def test_flush_waits_for_claims() -> None:
+async def test_flush_waits_for_claims():
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     async with service.client(claims=claims) as client:
         task = asyncio.create_task(deliver(client))
@@ -346,9 +334,7 @@ async def test_flush_waits_for_claims() -> None:
 
 @pytest.mark.parametrize(("operations", "sent"), [(["swap"], True), (["add", "swap"], False)])
 @virtual
-async def test_closing_does_not_wait_for_a_failing_store_and_names_lost_outcomes(
-    operations: list[str], sent: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_closing_does_not_wait_for_a_failing_store_and_names_lost_outcomes(operations, sent, caplog):
     service, claims = FakeService(), ShakyClaims(**{operation: ["down"] * 999 for operation in operations})
     client = service.client(claims=claims)
     assert isinstance(await deliver(client), Receipt if sent else ClaimStoreError)

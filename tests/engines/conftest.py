@@ -1,16 +1,12 @@
 """One service for all tests of engines, in a separate process."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 from support.engine_lab import environment
-from support.engine_oracle import Oracle, oracle
+from support.engine_oracle import oracle
 
 
 @pytest.fixture(scope="session")
-def _oracle() -> Iterator[Oracle]:
+def _oracle():
     with oracle() as service, pytest.MonkeyPatch.context() as patch:
         # Before any engine starts: what it starts has them, too.
         for name, value in environment().items():
@@ -21,7 +17,7 @@ def _oracle() -> Iterator[Oracle]:
 
 
 @pytest.fixture
-def service(_oracle: Oracle) -> Oracle:
+def service(_oracle):
     """The service, without requests so far."""
     _oracle.begin()
     return _oracle

@@ -5,9 +5,6 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.claim_puts import KEY, ONE, THREE, TWO, WEEK, key_of, put
@@ -21,23 +18,23 @@ from pushsdk.testing import FakeService
 HELLO = {"title": {"en": "Hello"}}
 
 
-def files(folder: Path) -> list[str]:
+def files(folder):
     """Return the files of claims."""
     return sorted(str(path.relative_to(folder)) for path in folder.glob("??/*"))
 
 
-def everything(folder: Path) -> list[Path]:
+def everything(folder):
     return sorted(folder.rglob("*"))
 
 
-def store_of(folder: Path, **options: Any) -> DirectoryClaims:
+def store_of(folder, **options):
     return DirectoryClaims(folder / "c", **{"durable": False, **options})
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-async def test_only_the_owner_can_read_folders_and_files(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_folders_and_files(tmp_path):
     old = os.umask(0)
     try:
         async with store_of(tmp_path) as store:
@@ -55,13 +52,11 @@ async def test_only_the_owner_can_read_folders_and_files(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("durable", [False, True])
-async def test_files_and_folders_are_synced_if_durable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
-) -> None:
-    synced: list[bool] = []
+async def test_files_and_folders_are_synced_if_durable(tmp_path, monkeypatch, durable):
+    synced = []
     real = os.fsync
 
-    def fsync(file: int) -> None:
+    def fsync(file):
         synced.append(stat.S_ISDIR(os.fstat(file).st_mode))
         real(file)
 
@@ -75,9 +70,7 @@ async def test_files_and_folders_are_synced_if_durable(
     assert synced[2:] == ([True, False, True] if durable else [])
 
 
-async def test_the_last_of_many_versions_is_found_with_few_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_last_of_many_versions_is_found_with_few_reads(tmp_path, monkeypatch):
     async with store_of(tmp_path) as store, store_of(tmp_path) as other:
         await put(store, claim_of(0))
         for number in range(1, 500):
@@ -88,18 +81,18 @@ async def test_the_last_of_many_versions_is_found_with_few_reads(
     assert 0 < len(looks) < 40
 
 
-def claim_of(number: int) -> Claim:
+def claim_of(number):
     return Claim(f"{number:032x}", b"{}")
 
 
-async def test_of_two_writers_of_the_same_version_one_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_two_writers_of_the_same_version_one_succeeds(tmp_path, monkeypatch):
     real = os.link
 
-    async def put_by_another() -> None:
+    async def put_by_another():
         async with store_of(tmp_path) as other:
             assert await put(other, TWO) is None
 
-    def link(source: str, target: str) -> None:
+    def link(source, target):
         monkeypatch.setattr(os, "link", real)
         asyncio.run(put_by_another())
         real(source, target)
@@ -110,11 +103,11 @@ async def test_of_two_writers_of_the_same_version_one_succeeds(tmp_path: Path, m
         assert await put(store, ONE) == TWO
 
 
-async def test_scan_reads_a_large_folder_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_scan_reads_a_large_folder_in_pages(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PAGE", 3, raising=False)
     async with store_of(tmp_path) as store:
         await store.put([Put(key_of(number), ONE) for number in range(7)], WEEK)
-        pages, real = list[int](), store.get
+        pages, real = [], store.get
         monkeypatch.setattr(store, "get", lambda keys: pages.append(len(keys)) or real(keys))
         assert [key async for key, _ in store.scan()] == [key_of(number) for number in range(7)]
     assert pages == [3, 3, 1]
@@ -126,7 +119,7 @@ async def test_scan_reads_a_large_folder_in_pages(tmp_path: Path, monkeypatch: p
 # -- use ---------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_relative_path_is_resolved_at_construction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_relative_path_is_resolved_at_construction(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = DirectoryClaims("c")
     monkeypatch.chdir("/")
@@ -135,7 +128,7 @@ async def test_a_relative_path_is_resolved_at_construction(tmp_path: Path, monke
     assert files(tmp_path / "c") == [f"0f/{KEY[2:]}.0"]
 
 
-def test_windows_is_refused_at_construction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_is_refused_at_construction(monkeypatch):
     monkeypatch.delattr(os, "O_NOFOLLOW")
     with pytest.raises(ConfigurationError, match="use another store"):
         DirectoryClaims("c")
@@ -144,17 +137,17 @@ def test_windows_is_refused_at_construction(monkeypatch: pytest.MonkeyPatch) -> 
 # -- foreign directories ----------------------------------------------------------------------------------------------
 
 
-def _foreign(path: Path) -> None:
+def _foreign(path):
     path.mkdir()
     (path / "mine.txt").touch()
 
 
-def _newer(path: Path) -> None:
+def _newer(path):
     path.mkdir()
     (path / "pushsdk-claims").write_bytes(b"pushsdk claims 2\n")
 
 
-def _linked(path: Path) -> None:
+def _linked(path):
     path.mkdir()
     (path / "pushsdk-claims").symlink_to(path.with_name("elsewhere"))
     path.with_name("elsewhere").write_bytes(module.FORMAT)
@@ -171,9 +164,7 @@ def _linked(path: Path) -> None:
     ],
     ids=["a file", "a link to nothing", "of something else", "newer", "a linked marker"],
 )
-async def test_a_foreign_directory_is_refused_and_unchanged(
-    tmp_path: Path, spoil: Callable[[Path], object], kind: type[Exception]
-) -> None:
+async def test_a_foreign_directory_is_refused_and_unchanged(tmp_path, spoil, kind):
     path = tmp_path / "c"
     spoil(path)
     before = everything(tmp_path)
@@ -185,7 +176,7 @@ async def test_a_foreign_directory_is_refused_and_unchanged(
 
 
 @pytest.mark.parametrize("damage", [b"", b"one two three\n{}", b"1 never\n{}", b"\xff 1.0\n{}"])
-async def test_a_damaged_file_is_an_error_and_nothing_is_sent(tmp_path: Path, damage: bytes) -> None:
+async def test_a_damaged_file_is_an_error_and_nothing_is_sent(tmp_path, damage):
     service = FakeService()
     async with store_of(tmp_path) as store, service.client(claims=store) as client:
         await client.send("user-1", HELLO, idempotency_key="job")
@@ -203,22 +194,20 @@ async def test_a_damaged_file_is_an_error_and_nothing_is_sent(tmp_path: Path, da
 class Hanging:
     """A system call that hangs until ``back`` is set."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def __init__(self, monkeypatch, name):
         self._called, self.back, self._real = threading.Event(), threading.Event(), getattr(os, name)
         monkeypatch.setattr(os, name, self)
 
-    def __call__(self, *words: Any, **options: Any) -> Any:
+    def __call__(self, *words, **options):
         self._called.set()
         assert self.back.wait(60.0)
         return self._real(*words, **options)
 
-    async def called(self) -> None:
+    async def called(self):
         assert await asyncio.to_thread(self._called.wait, 60.0)
 
 
-async def test_aclose_gives_up_on_a_hanging_mount_and_the_write_completes_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_aclose_gives_up_on_a_hanging_mount_and_the_write_completes_later(tmp_path, monkeypatch):
     store = store_of(tmp_path, timeout=0.05)
     assert await store.get([KEY]) == [None]
     mount = Hanging(monkeypatch, "link")
@@ -232,9 +221,7 @@ async def test_aclose_gives_up_on_a_hanging_mount_and_the_write_completes_later(
     await store.aclose()
 
 
-async def test_a_mount_that_hangs_on_first_use_blocks_no_other_send(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_mount_that_hangs_on_first_use_blocks_no_other_send(tmp_path, monkeypatch):
     service, mount = FakeService(), Hanging(monkeypatch, "listdir")
     store = store_of(tmp_path, timeout=0.05)
     async with service.client(claims=store) as client:
@@ -252,11 +239,11 @@ async def test_a_mount_that_hangs_on_first_use_blocks_no_other_send(
 # -- failing file systems ---------------------------------------------------------------------------------------------
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: OSError, *, after: bool = False) -> None:
+def failing(monkeypatch, name, error, *, after=False):
     """Make this system call fail, before or after taking effect."""
     real = getattr(os, name)
 
-    def fail(*words: Any, **options: Any) -> None:
+    def fail(*words, **options):
         if after:
             real(*words, **options)
         raise error
@@ -264,7 +251,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: OSError, *, after
     monkeypatch.setattr(os, name, fail)
 
 
-async def test_a_link_whose_response_was_lost_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_link_whose_response_was_lost_is_recognized(tmp_path, monkeypatch):
     async with store_of(tmp_path) as store:
         await put(store, TWO, key=key_of(1))
         with monkeypatch.context() as network:
@@ -276,9 +263,7 @@ async def test_a_link_whose_response_was_lost_is_recognized(tmp_path: Path, monk
     assert files(tmp_path / "c") == [f"00/{key_of(1)[2:]}.0", f"0f/{KEY[2:]}.0", f"0f/{KEY[2:]}.1"]
 
 
-async def test_a_file_system_without_hard_links_is_a_configuration_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_system_without_hard_links_is_a_configuration_error(tmp_path, monkeypatch):
     failing(monkeypatch, "link", OSError(errno.EPERM, os.strerror(errno.EPERM)))
     async with store_of(tmp_path) as store:
         with pytest.raises(ConfigurationError, match="allows no hard links"):
@@ -287,9 +272,7 @@ async def test_a_file_system_without_hard_links_is_a_configuration_error(
 
 
 @pytest.mark.parametrize("name", ["link", "fsync"])
-async def test_a_failing_disk_is_an_error_and_leaves_no_partial_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+async def test_a_failing_disk_is_an_error_and_leaves_no_partial_file(tmp_path, monkeypatch, name):
     async with store_of(tmp_path, durable=True) as store:
         await put(store, ONE)
         with monkeypatch.context() as broken:
@@ -300,7 +283,7 @@ async def test_a_failing_disk_is_an_error_and_leaves_no_partial_file(
         assert await put(store, THREE) == ONE
 
 
-async def test_a_removed_directory_is_an_error_and_is_not_recreated(tmp_path: Path) -> None:
+async def test_a_removed_directory_is_an_error_and_is_not_recreated(tmp_path):
     async with store_of(tmp_path) as store:
         await put(store, ONE)
         for path in reversed(everything(tmp_path)):

@@ -1,13 +1,10 @@
 """The folder of a run: valid paths, permissions, the manifest, reports, and the rest of a crash."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import stat
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -42,17 +39,17 @@ MANIFEST = Manifest(
 )
 
 
-def wanted(*, days: float = 0.0, **fields: str) -> Manifest:
+def wanted(*, days=0.0, **fields):
     """Return the run that is asked for ``days`` after the plan."""
     return msgspec.structs.replace(MANIFEST, created=MANIFEST.created + days * DAY, claim_ttl=3 * DAY, **fields)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
+def folder(tmp_path):
     return RunFolder(tmp_path / "run")
 
 
-def mode(path: Path) -> int:
+def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
@@ -66,16 +63,16 @@ def mode(path: Path) -> int:
         *((f"/runs/{name}", "can't take") for name in ("a*", "a?", "[a]", "{a}", "a,b", "a:b", "a\\b", "a\nb")),
     ],
 )
-def test_a_value_that_is_not_a_path_or_that_hadoop_reads_as_a_pattern_is_an_error(value: Any, text: str) -> None:
+def test_a_value_that_is_not_a_path_or_that_hadoop_reads_as_a_pattern_is_an_error(value, text):
     with pytest.raises(ConfigurationError, match=text):
         RunFolder(value)
 
 
-def test_spark_gets_the_path_of_a_file_as_it_stands() -> None:
+def test_spark_gets_the_path_of_a_file_as_it_stands():
     assert uri(Path("/a folder/run")) == "file:///a folder/run"
 
 
-def test_it_is_for_its_owner_only(folder: RunFolder) -> None:
+def test_it_is_for_its_owner_only(folder):
     with folder.locked():
         plan, outcomes = folder.new_plan("f00d"), folder.new_outcomes()
         folder.claims.mkdir(mode=0o700)
@@ -86,7 +83,7 @@ def test_it_is_for_its_owner_only(folder: RunFolder) -> None:
         assert [path for path in [folder.path, *paths] if mode(path) != (0o700 if path.is_dir() else 0o600)] == []
 
 
-def test_a_locked_folder_and_an_unusable_folder_have_different_errors(tmp_path: Path) -> None:
+def test_a_locked_folder_and_an_unusable_folder_have_different_errors(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RunFileError, match="can't be used: "), RunFolder(tmp_path / "file").locked():
         pass
@@ -97,7 +94,7 @@ def test_a_locked_folder_and_an_unusable_folder_have_different_errors(tmp_path: 
     release()
 
 
-def test_a_symbolic_link_is_an_error(tmp_path: Path) -> None:
+def test_a_symbolic_link_is_an_error(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("there")
     with pytest.raises(RunFileError, match="symbolic link"), RunFolder(tmp_path / "link").locked():
@@ -105,21 +102,21 @@ def test_a_symbolic_link_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", '{"format": 1}'])
-def test_a_damaged_manifest_is_an_error(folder: RunFolder, text: str) -> None:
+def test_a_damaged_manifest_is_an_error(folder, text):
     folder.path.mkdir()
     (folder.path / "manifest.json").write_text(text)
     with pytest.raises(RunFileError, match=r"manifest\.json can't be read"):
         folder.manifest()
 
 
-def test_a_manifest_of_another_version_is_an_error(folder: RunFolder) -> None:
+def test_a_manifest_of_another_version_is_an_error(folder):
     folder.path.mkdir()
     folder.seal(msgspec.structs.replace(MANIFEST, format=MANIFEST.format + 1))
     with pytest.raises(RunFileError, match="another version"):
         folder.manifest()
 
 
-def test_a_folder_that_can_not_be_written_is_an_error(folder: RunFolder) -> None:
+def test_a_folder_that_can_not_be_written_is_an_error(folder):
     folder.path.mkdir()
     (folder.path / "plan").touch()
     with pytest.raises(RunFileError, match="can't be written to"):
@@ -129,7 +126,7 @@ def test_a_folder_that_can_not_be_written_is_an_error(folder: RunFolder) -> None
         folder.seal(MANIFEST)
 
 
-def test_the_rest_of_an_earlier_plan_is_removed(folder: RunFolder) -> None:
+def test_the_rest_of_an_earlier_plan_is_removed(folder):
     folder.path.mkdir()
     path = folder.new_plan("1") / "part"
     path.touch()
@@ -139,7 +136,7 @@ def test_the_rest_of_an_earlier_plan_is_removed(folder: RunFolder) -> None:
     assert not (folder.path / "plan").exists()
 
 
-def test_each_sending_has_its_own_outcomes(folder: RunFolder) -> None:
+def test_each_sending_has_its_own_outcomes(folder):
     folder.path.mkdir()
     folder.check_unsealed()
     assert [folder.new_outcomes().name for _ in range(3)] == ["0001", "0002", "0003"]
@@ -147,7 +144,7 @@ def test_each_sending_has_its_own_outcomes(folder: RunFolder) -> None:
         folder.check_unsealed()
 
 
-def test_the_last_sending_counts_if_it_has_concluded(folder: RunFolder) -> None:
+def test_the_last_sending_counts_if_it_has_concluded(folder):
     folder.path.mkdir()
     assert folder.concluded(MANIFEST) is None
     first, second = (folder.new_outcomes() for _ in range(2))
@@ -161,7 +158,7 @@ def test_the_last_sending_counts_if_it_has_concluded(folder: RunFolder) -> None:
     assert folder.concluded(MANIFEST) is None
 
 
-def test_users_are_unknown_if_their_outcomes_can_not_be_concluded(folder: RunFolder) -> None:
+def test_users_are_unknown_if_their_outcomes_can_not_be_concluded(folder):
     folder.path.mkdir()
     outcomes = folder.new_outcomes()
     outcomes.with_suffix(".json").mkdir()
@@ -170,20 +167,20 @@ def test_users_are_unknown_if_their_outcomes_can_not_be_concluded(folder: RunFol
     assert excinfo.value.outcome is Outcome.UNKNOWN
 
 
-def test_a_plan_that_spark_wrote_elsewhere_is_an_error(folder: RunFolder) -> None:
+def test_a_plan_that_spark_wrote_elsewhere_is_an_error(folder):
     folder.path.mkdir()
     with pytest.raises(RunFileError, match="Spark's driver writes its files elsewhere"):
         _run.count(None, folder, folder.new_plan("f00d"), primary_key="user_id")
 
 
-def test_a_store_is_recognized_by_the_sentinel(tmp_path: Path) -> None:
+def test_a_store_is_recognized_by_the_sentinel(tmp_path):
     make = partial(DirectoryClaims, tmp_path / "claims")
     plant_sentinel(make, "f00d")
     assert (has_sentinel(make, "f00d"), has_sentinel(make, "beef")) == (True, False)
     assert not has_sentinel(partial(DirectoryClaims, tmp_path / "others"), "f00d")
 
 
-def test_a_failing_store_is_an_error_before_anything_is_sent(tmp_path: Path) -> None:
+def test_a_failing_store_is_an_error_before_anything_is_sent(tmp_path):
     with pytest.raises(ClaimStoreError, match=r"the claim store failed \(FileNotFoundError: No such file"):
         has_sentinel(partial(DirectoryClaims, tmp_path / "no" / "claims"), "f00d")
     (tmp_path / "else").mkdir()
@@ -195,11 +192,11 @@ def test_a_failing_store_is_an_error_before_anything_is_sent(tmp_path: Path) -> 
 class Clinging(MemoryClaims):
     """Answers, and does not close as it should."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, error=None):
         super().__init__()
         self.timeout, self.error = 0.05, error
 
-    async def aclose(self) -> None:
+    async def aclose(self):
         if self.error is None:
             await asyncio.Event().wait()
         else:
@@ -209,9 +206,7 @@ class Clinging(MemoryClaims):
 @pytest.mark.parametrize(
     ("error", "kind"), [(OSError("redis://user:secret@host is gone"), "OSError"), (None, "TimeoutError")]
 )
-def test_a_store_that_does_not_close_is_logged_with_the_kind_of_error(
-    error: Exception | None, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_store_that_does_not_close_is_logged_with_the_kind_of_error(error, kind, caplog):
     assert call_store(partial(Clinging, error), lambda store: store.get([digest_of_key("f00d")])) == [None]
     assert caplog.messages == [f"the claim store could not be closed ({kind})"]
 
@@ -219,19 +214,18 @@ def test_a_store_that_does_not_close_is_logged_with_the_kind_of_error(
 # -- what is compared -----------------------------------------------------------------------------------------------
 
 
-def test_the_same_run_is_resumed() -> None:
+def test_the_same_run_is_resumed():
     assert mismatch(MANIFEST, wanted(days=1.0)) is None
 
 
 @pytest.mark.parametrize(
-    ("name", "word"),
-    [("kind", "kind"), ("digest", "message"), ("base_url", "base_url"), ("claims", "claim store")],
+    ("name", "word"), [("kind", "kind"), ("digest", "message"), ("base_url", "base_url"), ("claims", "claim store")]
 )
-def test_another_run_is_not_resumed(name: str, word: str) -> None:
+def test_another_run_is_not_resumed(name, word):
     assert word in (mismatch(MANIFEST, wanted(**{name: "another"})) or "")
 
 
-def test_an_executor_with_other_claims_is_an_error(folder: RunFolder, tmp_path: Path) -> None:
+def test_an_executor_with_other_claims_is_an_error(folder, tmp_path):
     folder.path.mkdir()
     folder.seal(MANIFEST)
     sending = {"base_url": "https://push.example", "claims": partial(DirectoryClaims, tmp_path / "others")}
@@ -240,7 +234,7 @@ def test_an_executor_with_other_claims_is_an_error(folder: RunFolder, tmp_path: 
         next(sender([]))
 
 
-def test_a_run_whose_claims_may_expire_is_not_resumed() -> None:
+def test_a_run_whose_claims_may_expire_is_not_resumed():
     reason = mismatch(MANIFEST, wanted(days=1.1))
     assert reason == (
         "the run was planned 1.1 days ago, over half of the 2.0 that its claims are kept. Nothing is sent: claims that "
@@ -248,7 +242,7 @@ def test_a_run_whose_claims_may_expire_is_not_resumed() -> None:
     )
 
 
-def test_a_digest_covers_everything_sent() -> None:
+def test_a_digest_covers_everything_sent():
     digests = [
         digest_of({"title": {"en": "Hello"}}, None, ()),
         digest_of({"title": {"en": "Hello!"}}, None, ()),
@@ -265,7 +259,7 @@ def test_a_digest_covers_everything_sent() -> None:
 # -- the report -----------------------------------------------------------------------------------------------------
 
 
-def concluded(folder: RunFolder) -> SparkReport:
+def concluded(folder):
     folder.path.mkdir()
     folder.seal(MANIFEST)
     outcomes = folder.new_outcomes()
@@ -279,7 +273,7 @@ def concluded(folder: RunFolder) -> SparkReport:
     return read_report(folder.path)
 
 
-def test_the_report_has_the_counts_and_a_row_for_every_user_and_is_written_as_csv(folder: RunFolder) -> None:
+def test_the_report_has_the_counts_and_a_row_for_every_user_and_is_written_as_csv(folder):
     report = concluded(folder)
     assert (report.planned, report.duplicates, report.accepted, report.unknown, report.not_sent) == (3, 1, 1, 1, 1)
     assert (report.seconds, report.tasks, report.stopped, report.run) == (2.5, 4, "paused", str(folder.path))
@@ -291,7 +285,7 @@ def test_the_report_has_the_counts_and_a_row_for_every_user_and_is_written_as_cs
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
-def test_damaged_outcomes_are_an_error(folder: RunFolder, damage: str) -> None:
+def test_damaged_outcomes_are_an_error(folder, damage):
     report = concluded(folder)
     part = Path(report.file) / "part-0.parquet"
     part.write_bytes(part.read_bytes()[:-9])
@@ -301,7 +295,7 @@ def test_damaged_outcomes_are_an_error(folder: RunFolder, damage: str) -> None:
         list(report.rows())
 
 
-def test_a_report_without_a_run_is_an_error(folder: RunFolder, tmp_path: Path) -> None:
+def test_a_report_without_a_run_is_an_error(folder, tmp_path):
     with pytest.raises(RunFileError, match="there is no run"):
         read_report(folder.path)
     with pytest.raises(RunFileError, match="there is no run"):

@@ -1,16 +1,11 @@
 """The checks of a broadcast by Spark before anything is planned."""
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from support.engine_oracle import Oracle
 
 from pushsdk import (
     Batching,
@@ -37,7 +32,7 @@ KEY = "a-key-that-nobody-may-see"
 URL = "https://push.example/api"
 
 
-def sending(**value: Any) -> Any:
+def sending(**value):
     return checked_options(**{"base_url": URL, "claims": MemoryClaims, **value})
 
 
@@ -55,18 +50,18 @@ def sending(**value: Any) -> Any:
         ({"proxy": "ftp://proxy"}, "proxy"),
     ],
 )
-def test_an_option_that_no_executor_could_use_is_an_error(options: dict[str, Any], text: str) -> None:
+def test_an_option_that_no_executor_could_use_is_an_error(options, text):
     with pytest.raises(ConfigurationError, match=text) as error:
         sending(**options)
     assert KEY not in str(error.value)
 
 
-def test_an_option_that_executors_do_not_have_is_named() -> None:
+def test_an_option_that_executors_do_not_have_is_named():
     with pytest.raises(TypeError, match="unexpected keyword argument 'on_event'"):
-        broadcast(None, MobilePush(), "run", on_event=None)  # type: ignore[arg-type]
+        broadcast(None, MobilePush(), "run", on_event=None)
 
 
-def test_base_url_defaults_to_the_environment_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_base_url_defaults_to_the_environment_of_the_driver(monkeypatch):
     monkeypatch.setenv("PUSHSDK_BASE_URL", "https://elsewhere.example/")
     assert sending(base_url=None)["base_url"] == "https://elsewhere.example"
     monkeypatch.delenv("PUSHSDK_BASE_URL")
@@ -74,7 +69,7 @@ def test_base_url_defaults_to_the_environment_of_the_driver(monkeypatch: pytest.
         sending(base_url=None)
 
 
-def test_every_option_reaches_the_executor() -> None:
+def test_every_option_reaches_the_executor():
     options = {
         "retry": RetryPolicy.safe(max_delay=9.0),
         "timeout": Timeout(total=1.0),
@@ -92,19 +87,19 @@ def test_every_option_reaches_the_executor() -> None:
     assert pickle.loads(pickle.dumps(settings)) == settings
 
 
-def test_the_driver_says_which_fields_of_the_policy_a_run_does_not_use() -> None:
+def test_the_driver_says_which_fields_of_the_policy_a_run_does_not_use():
     with pytest.warns(MessageWarning, match="a run does not use RetryPolicy.max_attempts: "):
         sending(retry=RetryPolicy.none())
 
 
-def test_the_rate_is_divided_among_the_tasks() -> None:
+def test_the_rate_is_divided_among_the_tasks():
     settings = divided(sending(rate=Rate(requests_per_second=100.0, users_per_second=None)), 8, 1000)
     assert of_task(settings, 0)["rate"] == Share(requests_per_second=12.5, count=8)
     assert of_task(pickle.loads(pickle.dumps(settings)), 3)["rate"] == Share(requests_per_second=12.5, index=3, count=8)
     assert "rate" not in of_task(divided(sending(), 8, 1000), 0)
 
 
-def test_larger_chunks_of_an_earlier_plan_are_still_sent() -> None:
+def test_larger_chunks_of_an_earlier_plan_are_still_sent():
     assert divided(sending(batching=Batching(max_users=10)), 1, 1000)["batching"].max_users == 1000
     assert divided(sending(), 1, 100)["batching"].max_users == Batching().max_users
 
@@ -115,18 +110,18 @@ def test_larger_chunks_of_an_earlier_plan_are_still_sent() -> None:
 class Session:
     """As much of a session as is looked at. Of Spark Connect before 4.3, it can't make another."""
 
-    def __init__(self, settings: dict[str, str]) -> None:
+    def __init__(self, settings):
         self.settings = {"spark.master": "spark://somewhere:7077", **settings}
 
     @property
-    def conf(self) -> Any:
+    def conf(self):
         return SimpleNamespace(getAll=self.settings)
 
 
 class Running(Session):
     """A session that was asked for with other settings when it was running."""
 
-    def newSession(self) -> Session:  # noqa: N802 - Spark's name
+    def newSession(self):  # noqa: N802 - Spark's name
         return Session({**self.settings, "spark.speculation": "true"})
 
 
@@ -143,8 +138,8 @@ KEY_SETTING = "spark.executorEnv.PUSHSDK_API_KEY"
         ({"spark.master": "local[2]", "spark.speculation": "true"}, "speculation"),
     ],
 )
-def test_settings_that_send_twice_or_show_the_key_are_errors(settings: dict[str, str], text: str | None) -> None:
-    session: Any = Session(settings)
+def test_settings_that_send_twice_or_show_the_key_are_errors(settings, text):
+    session = Session(settings)
     if text is None:
         check_spark(session, MemoryClaims)
         return
@@ -153,30 +148,30 @@ def test_settings_that_send_twice_or_show_the_key_are_errors(settings: dict[str,
     assert KEY not in str(error.value)
 
 
-def test_a_setting_that_came_too_late_is_not_believed() -> None:
-    session: Any = Running({"spark.speculation": "false"})
+def test_a_setting_that_came_too_late_is_not_believed():
+    session = Running({"spark.speculation": "false"})
     with pytest.raises(ConfigurationError, match="speculation is on"):
         check_spark(session, MemoryClaims)
 
 
 @pytest.mark.parametrize("master", ["local[*]", "yarn"])
-def test_a_job_that_ends_with_one_failure_is_warned_about(master: str, caplog: pytest.LogCaptureFixture) -> None:
-    session: Any = Session({"spark.master": master, "spark.task.maxFailures": "1"})
+def test_a_job_that_ends_with_one_failure_is_warned_about(master, caplog):
+    session = Session({"spark.master": master, "spark.task.maxFailures": "1"})
     check_spark(session, MemoryClaims)
     assert ("spark.task.maxFailures is 1" in caplog.text) is (not master.startswith("local"))
 
 
-def test_claims_of_one_machine_are_an_error_on_a_cluster(tmp_path: Path) -> None:
-    local: Any = Session({"spark.master": "local[2]"})
-    several: Any = Session({})
+def test_claims_of_one_machine_are_an_error_on_a_cluster(tmp_path):
+    local = Session({"spark.master": "local[2]"})
+    several = Session({})
     make = partial(SqliteClaims, tmp_path / "claims.db")
     check_spark(local, make)
     with pytest.raises(ConfigurationError, match="processes of one machine"):
         check_spark(several, make)
 
 
-def test_a_task_tells_why_it_could_not_send(service: Oracle, tmp_path: Path) -> None:
-    def told(token: Path, port: int) -> Any:
+def test_a_task_tells_why_it_could_not_send(service, tmp_path):
+    def told(token, port):
         return [row["trouble"] for batch in trouble(str(token), "127.0.0.1", port, [None]) for row in batch.to_pylist()]
 
     port = urlsplit(service.base_url).port or 0
@@ -189,7 +184,7 @@ def test_a_task_tells_why_it_could_not_send(service: Oracle, tmp_path: Path) -> 
 # -- claims ---------------------------------------------------------------------------------------------------------
 
 
-def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path: Path) -> None:
+def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path):
     make, kind, ttl = checked_claims(None, RunFolder(tmp_path))
     store = pickle.loads(pickle.dumps(make))()
     assert isinstance(store, DirectoryClaims)
@@ -198,7 +193,7 @@ def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path: Path) -> None:
     assert store.timeout == 30.0
 
 
-def test_another_store_is_identified_by_its_kind(tmp_path: Path) -> None:
+def test_another_store_is_identified_by_its_kind(tmp_path):
     make = partial(SqliteClaims, tmp_path / "claims.db", claim_ttl=86400.0)
     assert checked_claims(make, RunFolder(tmp_path)) == (make, "SqliteClaims", 86400.0)
     with pytest.raises(ConfigurationError, match="claim_ttl must be a day or more here"):
@@ -214,7 +209,7 @@ def test_another_store_is_identified_by_its_kind(tmp_path: Path) -> None:
         (ClaimStore, None),
     ],
 )
-def test_a_value_that_is_not_a_claim_store_is_an_error(value: Any, text: str | None, tmp_path: Path) -> None:
+def test_a_value_that_is_not_a_claim_store_is_an_error(value, text, tmp_path):
     with pytest.raises(TypeError if text is None else ConfigurationError, match=text):
         checked_claims(value, RunFolder(tmp_path))
 
@@ -235,9 +230,7 @@ COLUMNS = ["user_id", "town", "name", "age"]
         ("placeholders", ("name",), ("name",)),
     ],
 )
-def test_the_fields_are_those_named_or_those_of_the_placeholders(
-    personal: str | None, fields: Any, wanted: tuple[str, ...]
-) -> None:
+def test_the_fields_are_those_named_or_those_of_the_placeholders(personal, fields, wanted):
     assert checked_fields(MESSAGE, personal, fields, COLUMNS) == wanted
 
 
@@ -252,12 +245,12 @@ def test_the_fields_are_those_named_or_those_of_the_placeholders(
         ("placeholders", ["age", "age"], "each once"),
     ],
 )
-def test_wrong_fields_are_an_error(personal: Any, fields: Any, text: str) -> None:
+def test_wrong_fields_are_an_error(personal, fields, text):
     with pytest.raises(ConfigurationError, match=text):
         checked_fields(MESSAGE, personal, fields, COLUMNS)
 
 
-def test_a_message_that_names_no_column_or_is_none_is_an_error() -> None:
+def test_a_message_that_names_no_column_or_is_none_is_an_error():
     with pytest.raises(ConfigurationError, match="no placeholder of the message names a column"):
         checked_fields({"title": {"en": "Hello"}}, "placeholders", None, COLUMNS)
     with pytest.raises(ValidationError, match="message"):

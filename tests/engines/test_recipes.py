@@ -1,12 +1,7 @@
 """The guide's programs for Ray, Dask and Spark: a worker is killed, and no push is lost or doubled."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.engine_lab import installed
-from support.engine_oracle import Oracle
 from support.engine_recipes import outcomes_of, ran, recipe
 
 from pushsdk.emulator import Fault
@@ -20,7 +15,7 @@ SMALLER = {"1000": "50", "run=": "limits=Limits(in_flight=4), run=", "import Aud
     ("engine", "name", "victims"),
     [("dask", "dask_broadcast.py", "spawn_main"), ("ray", "ray_broadcast.py", "ray::push")],
 )
-def test_a_worker_is_killed(engine: str, name: str, victims: str, service: Oracle, tmp_path: Path) -> None:
+def test_a_worker_is_killed(engine, name, victims, service, tmp_path):
     installed(engine)
     # So some requests are always in flight; the service accepts them even after their client has died.
     service.begin([Fault.delay(0.5, every=8, name="slow"), Fault.delay(0.05, name="all")])
@@ -35,7 +30,7 @@ def test_a_worker_is_killed(engine: str, name: str, victims: str, service: Oracl
     assert 0 < list(outcomes.values()).count("UNKNOWN") <= 2 * 4 * 50
 
 
-def test_the_example_for_spark_runs(service: Oracle, tmp_path: Path) -> None:
+def test_the_example_for_spark_runs(service, tmp_path):
     installed("spark")
     with recipe("spark_broadcast.py", tmp_path, service, users=250, changed={}) as program:
         assert program.wait(120) == 0, (tmp_path / "log").read_text()[-3000:]

@@ -1,16 +1,12 @@
 """Broadcasts by a real Spark on this machine, judged by the service."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -18,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from support.claim_stores import object_claims
 from support.engine_lab import installed, spark_session
-from support.engine_oracle import Oracle
 from support.odd_ids import odd_ids
 
 from pushsdk import (
@@ -36,12 +31,9 @@ from pushsdk import (
     placeholder,
 )
 from pushsdk.emulator import Fault
-from pushsdk.spark import DirectoryClaims, SparkReport, _run, broadcast, read_report
+from pushsdk.spark import DirectoryClaims, _run, broadcast, read_report
 from pushsdk.spark._folder import RunFolder
 from pushsdk.spark._tasks import ChunkPartition, SendPartition, chunk_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 installed("spark")
 
@@ -49,13 +41,10 @@ AT_A_TIME = "spark.sql.execution.arrow.maxRecordsPerBatch"
 HELLO = {"title": {"en": "Hello"}}
 USERS = 2_000
 SEED = random.SystemRandom().getrandbits(32)
-Audience = Callable[..., "DataFrame"]
 
 
 @pytest.fixture(scope="module", params=["classic", "connect"])
-def spark(
-    _oracle: Oracle, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[SparkSession]:
+def spark(_oracle, tmp_path_factory, request):
     folder = tmp_path_factory.mktemp("spark")
     (folder / "events").mkdir()
     settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": (folder / "events").as_uri()}
@@ -64,8 +53,8 @@ def spark(
 
 
 @pytest.fixture
-def audience(spark: SparkSession) -> Audience:
-    def made(users: int = USERS, **columns: str) -> DataFrame:
+def audience(spark):
+    def made(users=USERS, **columns):
         fields = [f"{sql} AS `{name}`" for name, sql in columns.items()]
         return spark.range(users).selectExpr("concat('user-', id) AS user_id", *fields)
 
@@ -73,7 +62,7 @@ def audience(spark: SparkSession) -> Audience:
 
 
 @pytest.fixture
-def send(service: Oracle, tmp_path: Path) -> Callable[..., SparkReport]:
+def send(service, tmp_path):
     """In small chunks, few at a time; a machine that is busy is not taken for a service that says nothing."""
     return partial(
         broadcast,
@@ -84,14 +73,14 @@ def send(service: Oracle, tmp_path: Path) -> Callable[..., SparkReport]:
     )
 
 
-def names(users: int = USERS) -> dict[str, int]:
+def names(users=USERS):
     return {f"user-{number}": 1 for number in range(users)}
 
 
 # -- what it does ---------------------------------------------------------------------------------------------------
 
 
-def test_everybody_is_pushed_once(audience: Audience, send: Any, service: Oracle) -> None:
+def test_everybody_is_pushed_once(audience, send, service):
     df = audience()
     report = send(df.union(df.limit(10)), HELLO)
     assert service.users() == names()
@@ -100,10 +89,8 @@ def test_everybody_is_pushed_once(audience: Audience, send: Any, service: Oracle
     report.raise_for_failures()
 
 
-def test_the_session_and_the_one_who_watches_are_as_before(
-    spark: SparkSession, audience: Audience, send: Any, service: Oracle
-) -> None:
-    before, seen = spark.conf.getAll, list[Any]()
+def test_the_session_and_the_one_who_watches_are_as_before(spark, audience, send, service):
+    before, seen = spark.conf.getAll, []
     send(audience(), HELLO, on_progress=seen.append)
     assert spark.conf.getAll == before | {AT_A_TIME: spark.conf.get(AT_A_TIME)}
     assert (seen[-1].planned, seen[-1].accepted, seen[-1].not_sent) == (USERS, USERS, 0)
@@ -112,7 +99,7 @@ def test_the_session_and_the_one_who_watches_are_as_before(
         send(audience(), HELLO, on_progress=seen)
 
 
-def test_ids_may_be_numbers_and_columns_may_have_any_name(spark: SparkSession, send: Any, service: Oracle) -> None:
+def test_ids_may_be_numbers_and_columns_may_have_any_name(spark, send, service):
     df = spark.range(30).selectExpr("CAST(id AS DECIMAL(30, 0)) * 100000000000000000000 AS `a``b.c d`")
     report = send(df, MobilePush(title={"en": "Hello"}), primary_key="a`b.c d", custom_fields={"a": 1}, tasks=3)
     assert service.users().keys() == {str(number * 10**20) for number in range(30)}
@@ -130,19 +117,19 @@ def test_ten_thousand_odd_ids_arrive_as_they_are_and_the_driver_warns_of_damaged
     assert service.users() == dict.fromkeys(users, 1), f"seed {SEED}"
 
 
-def test_ids_that_a_collation_holds_equal_are_two_users(spark: SparkSession, send: Any, service: Oracle) -> None:
+def test_ids_that_a_collation_holds_equal_are_two_users(spark, send, service):
     df = spark.sql("SELECT col1 COLLATE UTF8_LCASE AS user_id FROM VALUES ('Ann'), ('ann')")
     assert df.distinct().count() == 1
     assert send(df, HELLO).accepted == 2
     assert service.users() == {"Ann": 1, "ann": 1}
 
 
-def test_an_empty_audience_is_an_empty_report(audience: Audience, send: Any, service: Oracle) -> None:
+def test_an_empty_audience_is_an_empty_report(audience, send, service):
     assert send(audience(0), HELLO).planned == 0
     assert service.requests == 0
 
 
-def test_each_row_fills_the_placeholders(audience: Audience, send: Any, service: Oracle) -> None:
+def test_each_row_fills_the_placeholders(audience, send, service):
     message = MobilePush(title={"en": f"Hello {placeholder('first name', 'you')}"})
     df = audience(250, **{"first name": "CASE WHEN id > 0 THEN concat('N', id) END", "age": "id"})
     assert send(df, message, personal="placeholders").accepted == 250
@@ -152,7 +139,7 @@ def test_each_row_fills_the_placeholders(audience: Audience, send: Any, service:
     assert service.users() == names(250)
 
 
-def test_each_row_is_its_custom_fields(audience: Audience, send: Any, service: Oracle) -> None:
+def test_each_row_is_its_custom_fields(audience, send, service):
     columns = {
         "text": "'x'",
         "whole": "id",
@@ -190,15 +177,13 @@ def test_each_row_is_its_custom_fields(audience: Audience, send: Any, service: O
     }
 
 
-def test_the_frame_is_evaluated_once_whatever_its_owner_does_with_it(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path
-) -> None:
+def test_the_frame_is_evaluated_once_whatever_its_owner_does_with_it(audience, send, service, tmp_path):
     from pyspark.sql.functions import udf
 
     evaluated = tmp_path / "evaluated"
 
     @udf("string", useArrow=False)
-    def counted(user_id: str) -> str:
+    def counted(user_id):
         with evaluated.open("a") as file:
             file.write(".")
         return user_id
@@ -216,7 +201,7 @@ def test_the_frame_is_evaluated_once_whatever_its_owner_does_with_it(
 # -- what the service does ------------------------------------------------------------------------------------------
 
 
-def test_lost_responses_and_throttles_double_and_lose_no_user(audience: Audience, send: Any, service: Oracle) -> None:
+def test_lost_responses_and_throttles_double_and_lose_no_user(audience, send, service):
     service.begin(
         [
             Fault.reset_after(every=9, name="lost"),
@@ -239,9 +224,7 @@ def test_lost_responses_and_throttles_double_and_lose_no_user(audience: Audience
     assert service.requests == 0
 
 
-def test_a_rejected_key_stops_the_sending_and_the_next_call_sends_the_rest(
-    audience: Audience, send: Any, service: Oracle
-) -> None:
+def test_a_rejected_key_stops_the_sending_and_the_next_call_sends_the_rest(audience, send, service):
     service.begin([Fault.status(401)])
     report = send(audience(), HELLO)
     assert (report.not_sent, report.accepted) == (USERS, 0)
@@ -267,9 +250,7 @@ def test_a_rejected_key_stops_the_sending_and_the_next_call_sends_the_rest(
         ({"claims": lambda: DirectoryClaims("elsewhere")}, "another claim store"),
     ],
 )
-def test_a_run_of_something_else_is_refused(
-    audience: Audience, send: Any, service: Oracle, changed: dict[str, Any], output: str
-) -> None:
+def test_a_run_of_something_else_is_refused(audience, send, service, changed, output):
     df = audience(10, other="id")
     send(df, HELLO)
     with pytest.raises(RunFileError, match=output):
@@ -287,16 +268,14 @@ def test_a_run_of_something_else_is_refused(
         (["CAST(1.5 AS DECIMAL(4, 1)) AS user_id"], "of type decimal"),
     ],
 )
-def test_a_row_without_an_id_is_an_error_before_anything_is_sent(
-    spark: SparkSession, send: Any, service: Oracle, tmp_path: Path, sql: list[str], output: str
-) -> None:
+def test_a_row_without_an_id_is_an_error_before_anything_is_sent(spark, send, service, tmp_path, sql, output):
     with pytest.raises(ValidationError, match=output):
         send(spark.range(7).selectExpr(*sql), HELLO)
     assert service.requests == 0
     assert not (tmp_path / "run" / "plan").exists()
 
 
-def test_a_column_without_a_form_in_json_is_an_error(audience: Audience, send: Any) -> None:
+def test_a_column_without_a_form_in_json_is_an_error(audience, send):
     df = audience(7, photo="binary('x')")
     with pytest.raises(ValidationError, match="'photo' is of type binary"):
         send(df, HELLO, personal="custom_fields", fields=["photo"])
@@ -305,23 +284,23 @@ def test_a_column_without_a_form_in_json_is_an_error(audience: Audience, send: A
 
 
 @pytest.mark.parametrize("df", [None, [{"user_id": "a"}]])
-def test_a_value_that_is_not_a_frame_is_an_error(send: Any, df: Any) -> None:
+def test_a_value_that_is_not_a_frame_is_an_error(send, df):
     with pytest.raises(ValidationError, match="df must be a DataFrame of Spark"):
         send(df, HELLO)
 
 
-def test_a_stream_is_refused(spark: SparkSession, send: Any) -> None:
+def test_a_stream_is_refused(spark, send):
     with pytest.raises(ValidationError, match="df is a stream"):
         send(spark.readStream.format("rate").load(), HELLO)
 
 
 @pytest.mark.parametrize("tasks", [0, True])
-def test_tasks_are_a_whole_number(audience: Audience, send: Any, tasks: Any) -> None:
+def test_tasks_are_a_whole_number(audience, send, tasks):
     with pytest.raises(ConfigurationError, match="tasks must be a whole number"):
         send(audience(1), HELLO, tasks=tasks)
 
 
-def test_an_error_of_the_frame_is_raised_unchanged(audience: Audience, send: Any) -> None:
+def test_an_error_of_the_frame_is_raised_unchanged(audience, send):
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
@@ -331,14 +310,12 @@ def test_an_error_of_the_frame_is_raised_unchanged(audience: Audience, send: Any
 # -- when the job fails ---------------------------------------------------------------------------------------------
 
 
-def _no_claims(driver: int, folder: Path) -> DirectoryClaims:
+def _no_claims(driver, folder):
     """In an executor a folder that can't be."""
     return DirectoryClaims(folder / "claims" if os.getpid() == driver else folder / "no" / "claims")
 
 
-def test_a_failed_job_names_the_cause_and_the_fix(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path
-) -> None:
+def test_a_failed_job_names_the_cause_and_the_fix(audience, send, service, tmp_path):
     with pytest.raises(BroadcastError) as excinfo:
         send(audience(), HELLO, claims=partial(_no_claims, os.getpid(), tmp_path))
     assert re.search(
@@ -363,10 +340,8 @@ def test_a_failed_job_names_the_cause_and_the_fix(
     assert set(service.users().values()) == {1}
 
 
-def test_a_job_that_fails_in_the_middle_can_be_reported_and_resumed(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path
-) -> None:
-    def ends(self: Any, batches: Any) -> Any:
+def test_a_job_that_fails_in_the_middle_can_be_reported_and_resumed(audience, send, service, tmp_path):
+    def ends(self, batches):
         for number, batch in enumerate(_run.SendPartition.__call__(self, batches)):
             if number == 3:
                 raise RuntimeError("enough")
@@ -402,9 +377,7 @@ def test_a_job_that_fails_in_the_middle_can_be_reported_and_resumed(
     assert set(service.users().values()) == {1}
 
 
-def test_outcomes_that_can_not_be_counted_fail_the_job(
-    audience: Audience, send: Any, service: Oracle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outcomes_that_can_not_be_counted_fail_the_job(audience, send, service, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(_run, "_report", lambda *_, **__: 1 / 0)
         with pytest.raises(BroadcastError, match="its cause says why"):
@@ -413,9 +386,7 @@ def test_outcomes_that_can_not_be_counted_fail_the_job(
     assert service.users() == names(10)
 
 
-def test_tasks_that_could_not_send_are_an_error_before_anything_is_planned(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path
-) -> None:
+def test_tasks_that_could_not_send_are_an_error_before_anything_is_planned(audience, send, service, tmp_path):
     with pytest.raises(ConfigurationError) as excinfo:
         send(audience(10), HELLO, base_url="http://127.0.0.1:1", allow_insecure=True)
     assert str(excinfo.value) == (
@@ -429,14 +400,12 @@ def test_tasks_that_could_not_send_are_an_error_before_anything_is_planned(
             send(audience(10), HELLO, base_url="https://127.0.0.1", **options)
 
 
-def test_an_executor_that_does_not_see_the_folder_is_an_error(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path
-) -> None:
+def test_an_executor_that_does_not_see_the_folder_is_an_error(audience, send, service, tmp_path):
     from pushsdk.spark import _run
     from pushsdk.spark._tasks import ChunkPartition
 
     class Lost(ChunkPartition, frozen=True):
-        def __reduce__(self) -> Any:
+        def __reduce__(self):
             return ChunkPartition, (self.plan + "-elsewhere", self.max_users)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -446,10 +415,8 @@ def test_an_executor_that_does_not_see_the_folder_is_an_error(
     assert service.requests == 0
 
 
-def test_executors_without_the_package_are_an_error(
-    audience: Audience, send: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def freeze(*_: Any, **__: Any) -> None:
+def test_executors_without_the_package_are_an_error(audience, send, monkeypatch):
+    def freeze(*_, **__):
         raise RuntimeError("Traceback ...\n  import x\nModuleNotFoundError: No module named 'pushsdk'\n\n\tat java")
 
     monkeypatch.setattr(_run, "_freeze", freeze)
@@ -458,12 +425,10 @@ def test_executors_without_the_package_are_an_error(
 
 
 @pytest.mark.parametrize("sizes", [[0, 2, 3], [0, 0, 2, 3]], ids=["one is lost", "another is there twice"])
-def test_outcomes_that_are_not_of_each_user_once_are_an_error(
-    audience: Audience, send: Any, service: Oracle, sizes: list[int]
-) -> None:
+def test_outcomes_that_are_not_of_each_user_once_are_an_error(audience, send, service, sizes):
     from pushsdk.spark import _run
 
-    def some(self: Any, batches: Any) -> Any:
+    def some(self, batches):
         for batch in _run.SendPartition.__call__(self, batches):
             yield batch.take([*sizes, *range(4, len(batch))])
 
@@ -480,7 +445,7 @@ def test_outcomes_that_are_not_of_each_user_once_are_an_error(
 # -- the parts, here and not in an executor -------------------------------------------------------------------------
 
 
-def test_a_task_checks_the_folder_first(service: Oracle, tmp_path: Path) -> None:
+def test_a_task_checks_the_folder_first(service, tmp_path):
     rows = pa.RecordBatch.from_pydict({"user_id": ["a", "b"], "rows": pa.array([1, 1], pa.int64())})
     assert [chunk["chunk_id"] for part in ChunkPartition(str(tmp_path), 1)([rows]) for chunk in part.to_pylist()] == [
         "00000-000000",
@@ -491,9 +456,7 @@ def test_a_task_checks_the_folder_first(service: Oracle, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("claims_address", ["nothing", "a folder", "a folder in it"])
-def test_a_run_whose_claims_were_removed_is_not_resumed(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path, claims_address: str
-) -> None:
+def test_a_run_whose_claims_were_removed_is_not_resumed(audience, send, service, tmp_path, claims_address):
     service.fail([Fault.status(401)])
     assert send(audience(), HELLO).not_sent == USERS
     service.fail([])
@@ -508,16 +471,14 @@ def test_a_run_whose_claims_were_removed_is_not_resumed(
     assert claims.exists() is (claims_address != "nothing")
 
 
-def test_a_complete_run_is_reported_without_its_claims(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path
-) -> None:
+def test_a_complete_run_is_reported_without_its_claims(audience, send, service, tmp_path):
     report = send(audience(), HELLO)
     shutil.rmtree(tmp_path / "run" / "claims")
     assert send(audience(), HELLO) == report
     assert service.users() == names()
 
 
-def test_claims_may_be_in_an_object_store(audience: Audience, send: Any, service: Oracle, objects: Any) -> None:
+def test_claims_may_be_in_an_object_store(audience, send, service, objects):
     claims = partial(object_claims, objects.url, "spring")
     service.fail([Fault.status(401)])
     assert send(audience(), HELLO, claims=claims).not_sent == USERS
@@ -528,9 +489,7 @@ def test_claims_may_be_in_an_object_store(audience: Audience, send: Any, service
     assert len(objects.objects) > 1
 
 
-def test_a_run_is_not_resumed_with_another_store(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path
-) -> None:
+def test_a_run_is_not_resumed_with_another_store(audience, send, service, tmp_path):
     service.fail([Fault.status(401)])
     assert send(audience(), HELLO, claims=partial(DirectoryClaims, tmp_path / "one")).not_sent == USERS
     service.fail([])
@@ -539,7 +498,7 @@ def test_a_run_is_not_resumed_with_another_store(
     assert service.users() == {}
 
 
-def test_a_task_checks_the_run_of_the_folder(audience: Audience, send: Any, service: Oracle, tmp_path: Path) -> None:
+def test_a_task_checks_the_run_of_the_folder(audience, send, service, tmp_path):
     send(audience(3), HELLO)
     folder = RunFolder(tmp_path / "run")
     manifest = folder.manifest()
@@ -559,22 +518,20 @@ def test_a_task_checks_the_run_of_the_folder(audience: Audience, send: Any, serv
         next(sender(plan))
 
 
-def test_a_plan_that_does_not_read_as_it_was_written_is_not_sealed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_plan_that_does_not_read_as_it_was_written_is_not_sealed(spark, tmp_path):
     rows = [{"chunk_id": "1", "user_ids": [name], "rows": 1} for name in "ab"]
     pq.write_table(pa.Table.from_pylist(rows, chunk_schema(personal=False)), tmp_path / "part.parquet")
     with pytest.raises(RunFileError, match="does not read as it was written"):
         _run.count(spark, RunFolder(tmp_path), tmp_path, primary_key="user_id")
 
 
-def test_the_chunks_are_spread_over_the_tasks(audience: Audience, send: Any, tmp_path: Path) -> None:
+def test_the_chunks_are_spread_over_the_tasks(audience, send, tmp_path):
     send(audience(), HELLO, tasks=3)
     assert len(list((tmp_path / "run" / "outcomes" / "0001").glob("part-*.parquet"))) == 3
 
 
-def test_each_task_knows_which_part_of_the_rate_is_its_own(
-    audience: Audience, send: Any, service: Oracle, tmp_path: Path
-) -> None:
-    def noted(self: Any, batches: Any) -> Any:
+def test_each_task_knows_which_part_of_the_rate_is_its_own(audience, send, service, tmp_path):
+    def noted(self, batches):
         from pushsdk.spark import _tasks
         from pushsdk.spark._preflight import of_task
 
@@ -595,14 +552,7 @@ def test_each_task_knows_which_part_of_the_rate_is_its_own(
 # -- what must not be seen ------------------------------------------------------------------------------------------
 
 
-def test_the_key_is_in_no_file(
-    spark: SparkSession,
-    audience: Audience,
-    send: Any,
-    service: Oracle,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_the_key_is_in_no_file(spark, audience, send, service, tmp_path, capfd):
     send(audience(), HELLO)
     key = service.api_key.encode()
     events = Path(str(spark.conf.get("spark.eventLog.dir")).removeprefix("file://"))

@@ -1,29 +1,21 @@
 """Spark loses workers, executors and drivers in the middle, and starts tasks twice: no user is doubled or lost."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.engine_driver import CALM, MESSAGE
 from support.engine_lab import ROOT, installed, kill, logged, processes, spark_session
-from support.engine_oracle import Oracle
 
 from pushsdk import BroadcastError, ConfigurationError, Outcome
 from pushsdk.emulator import Fault
-from pushsdk.spark import DirectoryClaims, SparkReport, broadcast, read_report
+from pushsdk.spark import DirectoryClaims, broadcast, read_report
 from pushsdk.spark import _run as inner
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 installed("spark")
 
@@ -37,11 +29,11 @@ ROUGH = [
 ]
 
 
-def audience(spark: SparkSession, users: int = USERS) -> DataFrame:
+def audience(spark, users=USERS):
     return spark.range(users).selectExpr("concat('user-', id) AS user_id", "id AS number")
 
 
-def judge(report: SparkReport, service: Oracle, *, unknown: int, least: int = 1, users: int = USERS) -> None:
+def judge(report, service, *, unknown, least=1, users=USERS):
     """No user is doubled or lost, and few are unknown."""
     pushed = service.users()
     assert [user for user, times in pushed.items() if times > 1] == []
@@ -55,7 +47,7 @@ def judge(report: SparkReport, service: Oracle, *, unknown: int, least: int = 1,
     assert report.not_sent == report.rejected == 0
 
 
-def meanwhile(work: Callable[[], SparkReport], service: Oracle, happens: Callable[[], None]) -> SparkReport:
+def meanwhile(work, service, happens):
     """Have something happen in the middle of the work."""
     with ThreadPoolExecutor(1) as thread:
         working = thread.submit(work)
@@ -64,13 +56,13 @@ def meanwhile(work: Callable[[], SparkReport], service: Oracle, happens: Callabl
         return working.result()
 
 
-def python_workers() -> list[int]:
+def python_workers():
     """Not the daemon that they are forks of."""
     pids = processes("pyspark.daemon")
     return [pid for pid in pids if int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) in pids]
 
 
-def kill_an_executor(notes: Path) -> None:
+def kill_an_executor(notes):
     """One that sends, with its Python, as the end of its machine would: that would still end what it has on its way."""
     sending = {int(pid) for pid in notes.read_text().split()}
     pids = {executor: processes("pyspark.daemon", executor) for executor in processes("CoarseGrainedExecutorBackend")}
@@ -78,13 +70,9 @@ def kill_an_executor(notes: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("faults", "connect"),
-    [([SLOW], False), (ROUGH, False), (ROUGH, True)],
-    ids=["calm", "rough", "rough, by connect"],
+    ("faults", "connect"), [([SLOW], False), (ROUGH, False), (ROUGH, True)], ids=["calm", "rough", "rough, by connect"]
 )
-def test_the_python_of_the_executors_is_killed(
-    service: Oracle, tmp_path: Path, faults: list[Fault], connect: bool
-) -> None:
+def test_the_python_of_the_executors_is_killed(service, tmp_path, faults, connect):
     service.begin(faults)
     with spark_session("local[2,4]", tmp_path, connect=connect) as spark:
         work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", **CALM)
@@ -92,19 +80,19 @@ def test_the_python_of_the_executors_is_killed(
         judge(report, service, unknown=USERS // 4 if len(faults) > 1 else 8 * 50)
 
 
-def test_each_has_his_own_message_and_the_python_of_the_executors_is_killed(service: Oracle, tmp_path: Path) -> None:
+def test_each_has_his_own_message_and_the_python_of_the_executors_is_killed(service, tmp_path):
     # Longer than a claim takes: requests are in flight at every kill.
     service.begin([Fault.delay(0.1)])
     with spark_session("local[2,4]", tmp_path) as spark:
         options = {"personal": "custom_fields", "fields": ["number"], **CALM}
-        work: Any = partial(broadcast, audience(spark, 1_000), MESSAGE, tmp_path / "run", **options)
+        work = partial(broadcast, audience(spark, 1_000), MESSAGE, tmp_path / "run", **options)
         report = meanwhile(work, service, lambda: kill(python_workers()))
         # Of a chunk that was not settled, of each of its users.
         judge(report, service, unknown=2 * 4 * 50, users=1_000)
         assert [user for user, (_, own) in service.texts().items() if user != f"user-{own['number']}"] == []
 
 
-def test_a_driver_is_killed_and_another_resumes_the_run_with_other_tasks(service: Oracle, tmp_path: Path) -> None:
+def test_a_driver_is_killed_and_another_resumes_the_run_with_other_tasks(service, tmp_path):
     service.begin([SLOW])
     run = tmp_path / "run"
     command = [sys.executable, "-m", "support.engine_driver", str(USERS), str(run)]
@@ -124,9 +112,7 @@ def test_a_driver_is_killed_and_another_resumes_the_run_with_other_tasks(service
         judge(report, service, unknown=8 * 50 * 2)
 
 
-def test_a_client_is_killed_and_another_resumes_the_run_while_the_server_goes_on(
-    service: Oracle, tmp_path: Path
-) -> None:
+def test_a_client_is_killed_and_another_resumes_the_run_while_the_server_goes_on(service, tmp_path):
     service.begin([SLOW])
     run = tmp_path / "run"
     command = [sys.executable, "-m", "support.engine_driver", str(USERS), str(run)]
@@ -140,12 +126,12 @@ def test_a_client_is_killed_and_another_resumes_the_run_while_the_server_goes_on
 
 
 @pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
-def test_an_executor_is_killed(service: Oracle, tmp_path: Path, connect: bool) -> None:
+def test_an_executor_is_killed(service, tmp_path, connect):
     # To find the processes of an executor takes a while: it must not have sent all it has by then.
     service.begin([Fault.delay(0.3)])
     notes = tmp_path / "notes"
 
-    def happens() -> None:
+    def happens():
         kill_an_executor(notes)
         # The other one ends before Spark starts its task again too, for the data that was lost: while both copies of a
         # task send, each reports as unknown what the other has on its way. So the service answers at once.
@@ -161,12 +147,12 @@ def test_an_executor_is_killed(service: Oracle, tmp_path: Path, connect: bool) -
 
 @pytest.mark.long
 @pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
-def test_executors_and_their_python_are_killed_twenty_times(service: Oracle, tmp_path: Path, connect: bool) -> None:
+def test_executors_and_their_python_are_killed_twenty_times(service, tmp_path, connect):
     users = 80_040
     service.begin([SLOW])
     notes = tmp_path / "notes"
 
-    def until_whole(spark: SparkSession) -> SparkReport:
+    def until_whole(spark):
         claims = partial(_noted, notes, tmp_path / "claims")
         while True:
             # Spark gives up a stage after some lost executors.
@@ -190,12 +176,12 @@ def test_executors_and_their_python_are_killed_twenty_times(service: Oracle, tmp
 # -- a cluster of two hosts -----------------------------------------------------------------------------------------
 
 
-def _path() -> str:
+def _path():
     return os.environ["PYTHONPATH"]
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
+def cluster(folder):
     """A standalone master and two workers, on addresses of their own: Spark takes them for two hosts."""
     import pyspark
 
@@ -203,9 +189,9 @@ def cluster(folder: Path) -> Iterator[str]:
     start = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy."]
     settings = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_WORKER_DIR": str(folder)}
     master = "spark://127.0.0.1:0"
-    running: list[subprocess.Popen[bytes]] = []
+    running = []
 
-    def run(kind: str, host: str, *arguments: str) -> Path:
+    def run(kind, host, *arguments):
         log = folder / f"{kind}-{host}"
         command = [start[0], f"{start[1]}{kind}", "--host", host, "--webui-port", "0", *arguments]
         with log.open("wb") as file:
@@ -227,21 +213,21 @@ def cluster(folder: Path) -> Iterator[str]:
             process.wait(60)
 
 
-def _noted(notes: Path, claims: Path) -> DirectoryClaims:
+def _noted(notes, claims):
     """Each use of the claims notes its process: there is one in every attempt of a task."""
     with notes.open("a") as file:
         file.write(f"{os.getpid()} ")
     return DirectoryClaims(claims)
 
 
-def _until_speculated(service: Oracle, notes: Path) -> None:
+def _until_speculated(service, notes):
     """Once by the driver, once by each of four tasks, and then once more."""
     while len(notes.read_text().split()) <= 1 + 4:
         service.until(service.requests + 1)
     service.fail([SLOW])
 
 
-def test_speculation_is_an_error_and_doubles_no_user_if_forced(service: Oracle, tmp_path: Path) -> None:
+def test_speculation_is_an_error_and_doubles_no_user_if_forced(service, tmp_path):
     # One task can't end before Spark has started it a second time.
     service.begin([Fault.status(429, headers={"Retry-After": "0"}, user="user-77", name="straggler"), SLOW])
     settings = {
@@ -254,7 +240,7 @@ def test_speculation_is_an_error_and_doubles_no_user_if_forced(service: Oracle, 
     }
     notes = tmp_path / "notes"
     with cluster(tmp_path) as master, spark_session(master, tmp_path, settings) as spark:
-        work: Any = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", tasks=4, **CALM)
+        work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", tasks=4, **CALM)
         with pytest.raises(ConfigurationError, match=r"Set spark\.speculation=false for this job"):
             work()
         assert service.requests == 0

@@ -1,22 +1,17 @@
 """Reports of a run during its sending and after a failed job, compared with the service's count."""
 
-from __future__ import annotations
-
 import io
 import json
 import secrets
 import shutil
 from collections import Counter
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.claim_puts import put
-from support.engine_oracle import Oracle
 
 from pushsdk import BroadcastError, Outcome, RunFileError
 from pushsdk._core.idempotency import digest_of
@@ -50,7 +45,7 @@ MANIFEST = Manifest(
 class Run:
     """A sealed run with a plan in two files."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.folder = RunFolder(path)
         self.claims = partial(DirectoryClaims, self.folder.claims, durable=False)
         self.folder.path.mkdir()
@@ -67,28 +62,28 @@ class Run:
         self.folder.seal(MANIFEST)
         self.folder.new_outcomes()
 
-    def send(self, chunks: int, **value: Any) -> Counter[str]:
+    def send(self, chunks, **value):
         """To the first of them, as a task does that is not heard of any more."""
         plan = pa.RecordBatch.from_pylist(self.chunks[:chunks], plan_schema(True))
         batches = push_batches([plan], MESSAGE, run=RUN, claims=self.claims, **value)
         return Counter(outcome for batch in batches for outcome in batch.column("outcome").to_pylist())
 
-    def put(self, chunk: int, record: bytes) -> None:
+    def put(self, chunk, record):
         """Have this be what is claimed of a chunk."""
         claim, key = Claim(secrets.token_hex(16), record), digest_of(claim_name(RUN, self.chunks[chunk]["chunk_id"]))
         call_store(self.claims, lambda store: put(store, claim, key=key, ttl=1e6))
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path):
     return Run(tmp_path / "run")
 
 
-def counts(report: SparkReport) -> tuple[int, int, int, int]:
+def counts(report):
     return report.accepted, report.rejected, report.unknown, report.not_sent
 
 
-def test_after_a_failed_job_the_report_shows_the_claims(run: Run, service: Oracle) -> None:
+def test_after_a_failed_job_the_report_shows_the_claims(run, service):
     service.begin([Fault.status(404, user="user-5"), Fault.reset_after(user="user-15")])
     assert run.send(4) == {"ACCEPTED": 20, "REJECTED": 10, "UNKNOWN": 10}
     report = read_report(run.folder.path)
@@ -113,14 +108,14 @@ def test_after_a_failed_job_the_report_shows_the_claims(run: Run, service: Oracl
     assert len(file.getvalue().splitlines()) == 11
 
 
-def test_a_report_during_the_sending_is_in_use(run: Run, service: Oracle) -> None:
+def test_a_report_during_the_sending_is_in_use(run, service):
     with run.folder.locked():
         run.send(2)
         report = read_report(run.folder.path)
     assert (report.in_use, report.stopped, counts(report)) == (True, None, (20, 0, 0, 40))
 
 
-def test_a_failed_later_sending_replaces_the_report_of_the_one_before(run: Run, service: Oracle) -> None:
+def test_a_failed_later_sending_replaces_the_report_of_the_one_before(run, service):
     run.folder.conclude(run.folder.path / "outcomes" / "0001", SparkReport(not_sent=USERS))
     assert read_report(run.folder.path).file
     run.folder.new_outcomes()
@@ -129,7 +124,7 @@ def test_a_failed_later_sending_replaces_the_report_of_the_one_before(run: Run, 
 
 
 @pytest.mark.parametrize("entries", [(), ("pushsdk-claims",)], ids=["all", "the claims"])
-def test_missing_claims_are_an_error_and_are_not_created(run: Run, entries: tuple[str, ...]) -> None:
+def test_missing_claims_are_an_error_and_are_not_created(run, entries):
     shutil.rmtree(run.folder.claims)
     if entries:
         run.folder.claims.mkdir()
@@ -139,13 +134,13 @@ def test_missing_claims_are_an_error_and_are_not_created(run: Run, entries: tupl
     assert run.folder.claims.exists() is bool(entries)
 
 
-def test_outcomes_in_another_claim_store_are_not_guessed(run: Run) -> None:
+def test_outcomes_in_another_claim_store_are_not_guessed(run):
     run.folder.seal(msgspec.structs.replace(MANIFEST, claims="RedisClaims"))
     with pytest.raises(RunFileError, match=r"known to its claim store alone \(RedisClaims\): call broadcast"):
         read_report(run.folder.path)
 
 
-def test_a_damaged_plan_is_an_error(run: Run) -> None:
+def test_a_damaged_plan_is_an_error(run):
     part = run.folder.plan(RUN) / "part-1.parquet"
     data = part.read_bytes()
     part.write_bytes(data[:-9])
@@ -160,7 +155,7 @@ def test_a_damaged_plan_is_an_error(run: Run) -> None:
         read_report(run.folder.path)
 
 
-def test_a_claim_of_other_users_is_an_error(run: Run) -> None:
+def test_a_claim_of_other_users_is_an_error(run):
     record = {"fingerprint": "f", "claimed_at": 1.0, "users": [["ACCEPTED", SIZE + 1, 204]]}
     run.put(2, json.dumps(record).encode())
     with pytest.raises(

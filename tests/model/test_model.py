@@ -410,12 +410,12 @@ def judge_effort(client, service, world):
 
 @settings(SHORT, max_examples=80)
 @given(world=WORLDS | CROWDS)
-def test_every_call_gets_its_true_outcome_once_and_in_time_under_its_key(world: World) -> None:
+def test_every_call_gets_its_true_outcome_once_and_in_time_under_its_key(world):
     run(live(world), collect=False)
 
 
 @pytest.mark.long
 @LONG
 @given(world=WORLDS | CROWDS)
-def test_every_call_gets_its_true_outcome_once_and_in_time_under_its_key_at_length(world: World) -> None:
+def test_every_call_gets_its_true_outcome_once_and_in_time_under_its_key_at_length(world):
     run(live(world), collect=False)

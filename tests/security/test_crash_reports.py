@@ -3,9 +3,8 @@
 import asyncio
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
 
 import aiohttp
 import pytest
@@ -28,11 +27,11 @@ HERE = "https://push.example/api"
 LENGTHS = pytest.mark.parametrize("length", [20, 4096])
 
 
-def secret_of(length: int) -> str:
+def secret_of(length):
     return "".join(f"x{number:04}" for number in range(length))[:length]
 
 
-def sent(value: object, depth: int, seen: set[int]) -> Iterator[str]:
+def sent(value, depth, seen):
     """Return the texts in a value, as reporters do that send a str unchanged, and walk containers and attributes."""
     if isinstance(value, str):
         yield str.__str__(value)
@@ -49,7 +48,7 @@ def sent(value: object, depth: int, seen: set[int]) -> Iterator[str]:
             yield from sent(part, depth - 1, seen)
 
 
-def shown(error: BaseException) -> Iterator[str]:
+def shown(error):
     """Return the locals of the frames below the test and of its causes, as crash reporters show them.
 
     These are rich, structlog, and one that sends a str unchanged and walks mappings, ``__dict__`` and ``__slots__``.
@@ -72,27 +71,27 @@ def shown(error: BaseException) -> Iterator[str]:
         yield str(transformer(use_rich=use_rich)((type(error), error, trace)))
 
 
-def leaks(secret: str, error: BaseException) -> list[str]:
+def leaks(secret, error):
     pieces = {secret[n : n + 10] for n in range(0, len(secret) - 9, 5)}
     return [text[:300] for text in shown(error) if any(piece in text for piece in pieces)]
 
 
-def refused(make: Callable[[], object]) -> ConfigurationError:
+def refused(make):
     with pytest.raises(ConfigurationError) as excinfo:
         make()
     return excinfo.value
 
 
-def pushed(*args: object, **options: object) -> object:
+def pushed(*args, **options):
     settings = dict(zip(("base_url", "api_key"), args, strict=True)) | options
     return push_batches([], {"body": {"en": "hi"}}, run="run", claims=MemoryClaims, **settings)
 
 
 @LENGTHS
 @pytest.mark.parametrize("client", [AsyncPushClient, PushClient, pushed], ids=lambda client: client.__name__)
-def test_a_refused_setting_is_not_in_a_crash_report(client: Callable[..., Any], length: int) -> None:
+def test_a_refused_setting_is_not_in_a_crash_report(client, length):
     secret = secret_of(length)
-    refusing: list[Callable[[], object]] = [
+    refusing = [
         lambda: client(HERE, f"{secret}\n"),
         lambda: client(HERE, secret, timeout=-1),
         lambda: client(secret, HERE),
@@ -114,7 +113,7 @@ def test_a_refused_setting_is_not_in_a_crash_report(client: Callable[..., Any], 
         assert leaks(secret, refused(make)) == []
 
 
-async def cancelled(call: Awaitable[object], arrival: asyncio.Event) -> BaseException:
+async def cancelled(call, arrival):
     """Return the error of a call that is cancelled when its request has arrived."""
     task = asyncio.ensure_future(call)
     await arrival.wait()
@@ -126,10 +125,10 @@ async def cancelled(call: Awaitable[object], arrival: asyncio.Event) -> BaseExce
 
 @LENGTHS
 @pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
-async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected: bool, length: int) -> None:
+async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected, length):
     secret, arrival = secret_of(length), asyncio.Event()
 
-    async def tell(*_: object) -> None:
+    async def tell(*_):
         arrival.set()
 
     async with WireServer(when(always, step(take, tell, hold))) as server, aiohttp.ClientSession() as session:
@@ -143,13 +142,11 @@ async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected: bool
 @LENGTHS
 @pytest.mark.parametrize("base_url", [HERE, "http://push.example"], ids=["https", "http"])
 @pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
-async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(
-    injected: bool, base_url: str, length: int
-) -> None:
+async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(injected, base_url, length):
     secret, arrival = secret_of(length), asyncio.Event()
-    heads: list[bytes] = []
+    heads = []
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader, writer):
         heads.append(await reader.readuntil(b"\r\n\r\n"))
         arrival.set()
         await reader.read()
@@ -165,7 +162,7 @@ async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(
     assert leaks(secret, error) == leaks(basic, error) == []
 
 
-def test_a_secret_is_an_object_that_shows_nothing() -> None:
+def test_a_secret_is_an_object_that_shows_nothing():
     secret = Secret.of("abc")
     assert f"{secret} {secret!r} {[secret]}" == "*** *** [***]"
     assert "abc" not in pretty_repr(secret)
@@ -175,7 +172,7 @@ def test_a_secret_is_an_object_that_shows_nothing() -> None:
     assert secret.reveal() == "abc"
 
 
-def test_secrets_are_equal_if_their_texts_are() -> None:
+def test_secrets_are_equal_if_their_texts_are():
     assert {Secret.of("abc")} == {Secret.of("abc")}
     assert Secret.of("abc") not in (Secret.of("abd"), "abc", None)
 
@@ -194,5 +191,5 @@ HELD = [
 
 
 @pytest.mark.parametrize("value", HELD, ids=lambda value: type(value).__name__)
-def test_no_id_text_or_key_that_a_local_holds_is_shown(value: object) -> None:
+def test_no_id_text_or_key_that_a_local_holds_is_shown(value):
     assert "secret" not in f"{pretty_repr(value)} {value!r}"

@@ -2,11 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -32,7 +29,7 @@ KEY = "".join(map(chr, range(0x21, 0x7F)))
 
 
 @asynccontextmanager
-async def client_of(server: WireServer, *, injected: bool = False, **options: object) -> AsyncIterator[AsyncPushClient]:
+async def client_of(server, *, injected=False, **options):
     session = aiohttp.ClientSession() if injected else None
     context = wire_tls.client_context() if server.tls else None
     settings = {"api_key": KEY, "retry": RetryPolicy.none(), "ssl": context, "session": session, "timeout": 2.0}
@@ -46,8 +43,8 @@ async def client_of(server: WireServer, *, injected: bool = False, **options: ob
 
 
 @OWN_OR_INJECTED
-async def test_every_visible_ascii_character_of_the_key_arrives(injected: bool) -> None:
-    async def ask() -> str:
+async def test_every_visible_ascii_character_of_the_key_arrives(injected):
+    async def ask():
         return KEY
 
     async with WireServer() as server:
@@ -60,7 +57,7 @@ async def test_every_visible_ascii_character_of_the_key_arrives(injected: bool) 
 
 
 @OWN_OR_INJECTED
-async def test_the_callers_headers_go_out_beside_ours(injected: bool) -> None:
+async def test_the_callers_headers_go_out_beside_ours(injected):
     own = {"X-Team": "a b", "X-Empty": ""}
     async with WireServer() as server, client_of(server, injected=injected, headers=own) as client:
         own["X-Team"] = "changed later"
@@ -71,7 +68,7 @@ async def test_the_callers_headers_go_out_beside_ours(injected: bool) -> None:
 
 
 @OWN_OR_INJECTED
-async def test_cookies_of_the_service_are_not_sent_back_on_the_own_session(injected: bool) -> None:
+async def test_cookies_of_the_service_are_not_sent_back_on_the_own_session(injected):
     script = when(always, answering(response(204, Set_Cookie="id=1; Path=/"), processed=True))
     async with WireServer(script) as server, client_of(server, injected=injected) as client:
         await client.send("u", HELLO)
@@ -85,7 +82,7 @@ async def test_cookies_of_the_service_are_not_sent_back_on_the_own_session(injec
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("status", [301, 307])
-async def test_no_redirect_is_followed_and_the_error_names_the_host_alone(status: int, injected: bool) -> None:
+async def test_no_redirect_is_followed_and_the_error_names_the_host_alone(status, injected):
     async with WireServer() as other:
         target = f"http://localhost:{other.port}/secret/path?user=u-marker#f"
         script = when(always, answering(response(status, Location=target)))
@@ -106,7 +103,7 @@ LOCATIONS = ["", "http://[::1", "http://e\u00fc.example", "javascript:alert(1)",
 
 
 @pytest.mark.parametrize("location", LOCATIONS, ids=repr)
-async def test_a_location_that_names_no_host_is_not_shown(location: str) -> None:
+async def test_a_location_that_names_no_host_is_not_shown(location):
     script = when(always, answering(response(302, Location=location)))
     async with WireServer(script) as server, client_of(server) as client:
         with pytest.raises(RejectedError, match="HTTP 302 Found, a redirect: not followed"):
@@ -125,11 +122,11 @@ class Proxy:
     port: int = 0
 
     @property
-    def url(self) -> str:
+    def url(self):
         """As ``proxy=`` takes it."""
         return f"http://127.0.0.1:{self.port}"
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader, writer):
         """One connection."""
         self.heads.append(await reader.readuntil(b"\r\n\r\n"))
         if self.refuse:
@@ -144,7 +141,7 @@ class Proxy:
         writer.close()
 
 
-async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def pipe(reader, writer):
     """Pass on what comes, then the end of it."""
     while data := await reader.read(65536):
         writer.write(data)
@@ -152,7 +149,7 @@ async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @asynccontextmanager
-async def proxy(refuse: bytes = b"") -> AsyncIterator[Proxy]:
+async def proxy(refuse=b""):
     instance = Proxy(refuse)
     async with await asyncio.start_server(instance.serve, "127.0.0.1", 0) as server:
         instance.port = server.sockets[0].getsockname()[1]
@@ -160,15 +157,13 @@ async def proxy(refuse: bytes = b"") -> AsyncIterator[Proxy]:
 
 
 @pytest.mark.parametrize("whose", ["client", "client, beside a session", "session"])
-async def test_a_proxy_tunnels_https_and_never_sees_the_key(whose: str) -> None:
+async def test_a_proxy_tunnels_https_and_never_sees_the_key(whose):
     async with (
         proxy() as between,
         WireServer(tls=wire_tls.good()) as server,
         aiohttp.ClientSession(proxy=between.url if whose == "session" else None) as session,
         client_of(
-            server,
-            session=None if whose == "client" else session,
-            proxy=None if whose == "session" else between.url,
+            server, session=None if whose == "client" else session, proxy=None if whose == "session" else between.url
         ) as client,
     ):
         await client.send("u", HELLO)
@@ -178,7 +173,7 @@ async def test_a_proxy_tunnels_https_and_never_sees_the_key(whose: str) -> None:
     assert KEY.encode() not in b"".join(between.heads)
 
 
-async def test_a_proxy_that_refuses_forwards_nothing() -> None:
+async def test_a_proxy_that_refuses_forwards_nothing():
     async with (
         proxy(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n") as between,
         WireServer(tls=wire_tls.good()) as server,
@@ -191,9 +186,7 @@ async def test_a_proxy_that_refuses_forwards_nothing() -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
-async def test_the_environments_proxies_and_netrc_are_not_used(
-    tls: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_the_environments_proxies_and_netrc_are_not_used(tls, monkeypatch, tmp_path):
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login trap password trap\ndefault login trap password trap\n")
     netrc.chmod(0o600)
@@ -216,22 +209,22 @@ async def test_the_environments_proxies_and_netrc_are_not_used(
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("who", [wire_tls.untrusted, wire_tls.other_host, wire_tls.expired])
-async def test_a_server_without_a_valid_certificate_never_sees_a_request(who: object, injected: bool) -> None:
-    async with WireServer(tls=who()) as server, client_of(server, injected=injected) as client:  # type: ignore[operator]
+async def test_a_server_without_a_valid_certificate_never_sees_a_request(who, injected):
+    async with WireServer(tls=who()) as server, client_of(server, injected=injected) as client:
         with pytest.raises(NotSentError, match="certificate") as excinfo:
             await client.send("u", HELLO)
     assert (server.begun, server.api_keys) == (0, set())
     assert not excinfo.value.attempts[-1].retryable
 
 
-def unverifying() -> ssl.SSLContext:
+def unverifying():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 @pytest.mark.parametrize("lax", [lambda: False, unverifying], ids=["ssl=False", "an unverifying context"])
-async def test_a_session_that_verifies_nothing_does_not_leak_the_key_either(lax: Callable[[], Any]) -> None:
+async def test_a_session_that_verifies_nothing_does_not_leak_the_key_either(lax):
     connector = aiohttp.TCPConnector(ssl=lax())
     async with (
         WireServer(tls=wire_tls.untrusted()) as server,
@@ -246,7 +239,7 @@ async def test_a_session_that_verifies_nothing_does_not_leak_the_key_either(lax:
     assert (server.api_keys - {None, ""}, server.processed) == (set(), {})
 
 
-async def test_the_clients_own_context_goes_before_that_of_an_injected_session() -> None:
+async def test_the_clients_own_context_goes_before_that_of_an_injected_session():
     async with (
         WireServer(tls=wire_tls.good()) as server,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session,
@@ -257,12 +250,12 @@ async def test_the_clients_own_context_goes_before_that_of_an_injected_session()
 
 
 @asynccontextmanager
-async def proxied(kind: str, url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[aiohttp.ClientSession]:
+async def proxied(kind, url, monkeypatch):
     """Return a session that uses this proxy, by its settings or by the environment."""
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", url)
-    options: dict[str, Any] = {"trust_env": True} if kind == "environment" else {"proxy": url}
+    options = {"trust_env": True} if kind == "environment" else {"proxy": url}
     async with aiohttp.ClientSession(**options) as session:
         yield session
 
@@ -272,7 +265,7 @@ TAKEN = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 @PROXIED
-async def test_a_sessions_proxy_does_not_read_the_key_of_plain_http(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sessions_proxy_does_not_read_the_key_of_plain_http(kind, monkeypatch):
     async with (
         proxy(TAKEN) as between,
         WireServer() as server,
@@ -288,7 +281,7 @@ async def test_a_sessions_proxy_does_not_read_the_key_of_plain_http(kind: str, m
 
 
 @PROXIED
-async def test_a_sessions_proxy_is_used_with_allow_insecure(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sessions_proxy_is_used_with_allow_insecure(kind, monkeypatch):
     async with (
         proxy(TAKEN) as between,
         WireServer() as server,

@@ -6,7 +6,6 @@ import logging
 import time
 import tracemalloc
 import zlib
-from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import aiohttp
@@ -14,7 +13,7 @@ import pytest
 from support.wire_answers import BODIES, NO_CONTENT, UNREADABLE, response
 from support.wire_faults import always, answering, endless, read_request, send, step, take, when
 from support.wire_rig import OWN_OR_INJECTED
-from support.wire_server import Act, WireServer
+from support.wire_server import WireServer
 
 from pushsdk import (
     AsyncPushClient,
@@ -35,7 +34,7 @@ MEGABYTE = 1 << 20
 
 
 @asynccontextmanager
-async def answered_by(*acts: Act, injected: bool = False) -> AsyncIterator[AsyncPushClient]:
+async def answered_by(*acts, injected=False):
     """Yield a client of a server that answers each request by ``acts``."""
     async with WireServer(when(always, step(*acts))) as server, aiohttp.ClientSession() as session:
         timeout = Timeout(total=5.0, attempt=3.0)
@@ -46,7 +45,7 @@ async def answered_by(*acts: Act, injected: bool = False) -> AsyncIterator[Async
 
 
 @contextmanager
-def at_most(megabytes: float, seconds: float) -> Iterator[None]:
+def at_most(megabytes, seconds):
     """The block allocates no more than that, and neither works nor waits for longer."""
     clock = asyncio.get_running_loop().time
     tracemalloc.start()
@@ -62,7 +61,7 @@ def at_most(megabytes: float, seconds: float) -> Iterator[None]:
 
 
 @functools.cache
-def bomb(megabytes: int = 64) -> bytes:
+def bomb(megabytes=64):
     packer = zlib.compressobj(9, wbits=31)
     return b"".join(packer.compress(bytes(MEGABYTE)) for _ in range(megabytes)) + packer.flush()
 
@@ -79,9 +78,7 @@ def bomb(megabytes: int = 64) -> bytes:
         (500, "deflate", Outcome.UNKNOWN, bytes(4096)),
     ],
 )
-async def test_a_compressed_body_is_decompressed_to_a_bound(
-    status: int, encoding: str, outcome: Outcome, body: bytes, injected: bool
-) -> None:
+async def test_a_compressed_body_is_decompressed_to_a_bound(status, encoding, outcome, body, injected):
     answer = response(status, bomb(), Content_Encoding=encoding, Content_Type="application/json")
     async with answered_by(take, send(answer), injected=injected) as client:
         with at_most(megabytes=5, seconds=2.0), pytest.raises(PushError) as excinfo:
@@ -99,7 +96,7 @@ ENDLESS = {
 
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("framing", ENDLESS)
-async def test_an_endless_body_is_read_to_a_bound_and_no_further(framing: str, injected: bool) -> None:
+async def test_an_endless_body_is_read_to_a_bound_and_no_further(framing, injected):
     fields, piece = ENDLESS[framing]
     head = response(400, **fields, Content_Type="application/json").replace(b"Content-Length: \r\n", b"")
     async with answered_by(take, send(head), endless(piece), injected=injected) as client:
@@ -109,7 +106,7 @@ async def test_an_endless_body_is_read_to_a_bound_and_no_further(framing: str, i
 
 
 @OWN_OR_INJECTED
-async def test_the_head_of_an_answer_is_read_to_a_bound_and_no_further(injected: bool) -> None:
+async def test_the_head_of_an_answer_is_read_to_a_bound_and_no_further(injected):
     begun, line = send(b"HTTP/1.1 400 Bad\r\nX-Short: 7\r\n"), b"X-Long: %b\r\n" % (b"v" * 60_000)
     async with answered_by(take, begun, endless(line), injected=injected) as client:
         with at_most(megabytes=20, seconds=9.0):
@@ -120,7 +117,7 @@ async def test_the_head_of_an_answer_is_read_to_a_bound_and_no_further(injected:
 
 
 @OWN_OR_INJECTED
-async def test_the_body_of_an_accepted_push_is_not_waited_for(injected: bool) -> None:
+async def test_the_body_of_an_accepted_push_is_not_waited_for(injected):
     head = response(200, Content_Length=10**10, Content_Type="application/json")
     async with answered_by(take, send(head), endless(b"x" * 65536), injected=injected) as client:
         with at_most(megabytes=5, seconds=2.0):
@@ -128,7 +125,7 @@ async def test_the_body_of_an_accepted_push_is_not_waited_for(injected: bool) ->
     assert (receipt.status, receipt.outcome) == (200, Outcome.ACCEPTED)
 
 
-async def test_endless_interim_answers_end_at_the_attempts_timeout() -> None:
+async def test_endless_interim_answers_end_at_the_attempts_timeout():
     async with answered_by(take, endless(b"HTTP/1.1 102 Processing\r\n\r\n", gap=0.001)) as client:
         with at_most(megabytes=5, seconds=2.0), pytest.raises(OutcomeUnknownError):
             await client.send("u", HELLO, timeout=Timeout(attempt=0.1))
@@ -149,7 +146,7 @@ DEEP = {
 
 
 @pytest.mark.parametrize("body", DEEP.values(), ids=DEEP.keys())
-async def test_a_campaign_is_accepted_whatever_its_answer_holds(body: bytes) -> None:
+async def test_a_campaign_is_accepted_whatever_its_answer_holds(body):
     async with answered_by(take, send(response(200, body, Content_Type="application/json"))) as client:
         with at_most(megabytes=5, seconds=1.0), pytest.raises(UnexpectedResponseError) as excinfo:
             await client.create_campaign(CAMPAIGN)
@@ -159,7 +156,7 @@ async def test_a_campaign_is_accepted_whatever_its_answer_holds(body: bytes) -> 
     assert excinfo.value.__cause__ is None
 
 
-async def test_a_push_is_accepted_whatever_its_json_answer_holds() -> None:
+async def test_a_push_is_accepted_whatever_its_json_answer_holds():
     for answer in BODIES.values():
         async with answered_by(take, send(answer)) as client:
             with at_most(megabytes=5, seconds=1.0):
@@ -169,7 +166,7 @@ async def test_a_push_is_accepted_whatever_its_json_answer_holds() -> None:
 # --- text ---
 
 ANSI = b"\x1b[31mred\x1b]0;title\x07\x9b31m\x08\x7f marker"
-SAYING: dict[str, bytes] = {
+SAYING = {
     "in the reason": b"HTTP/1.1 400 marker\xc2\x9b31m\xe2\x80\xae\r\nContent-Length: 0\r\n\r\n",
     "in the body": response(400, ANSI),
     "in Location's path": response(302, Location="http://h.example/marker%1b[31m"),
@@ -184,7 +181,7 @@ SAYING: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("answer", SAYING.values(), ids=SAYING.keys())
-async def test_no_text_of_the_server_is_in_an_errors_text(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_text_of_the_server_is_in_an_errors_text(answer, caplog):
     caplog.set_level(logging.DEBUG)
     async with answered_by(read_request, send(answer)) as client:
         with pytest.raises(PushError) as excinfo:
@@ -198,7 +195,7 @@ async def test_no_text_of_the_server_is_in_an_errors_text(answer: bytes, caplog:
 # --- one answer too many ---
 
 
-async def test_a_second_answer_in_one_packet_never_answers_the_next_push() -> None:
+async def test_a_second_answer_in_one_packet_never_answers_the_next_push():
     """Response desync: the connection that brought it is not used again."""
     script = when(lambda number: number == 0, answering(NO_CONTENT * 2, processed=True))
     async with WireServer(script) as server, AsyncPushClient(server.base_url, "key") as client:

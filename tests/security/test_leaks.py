@@ -7,9 +7,7 @@ import asyncio
 import logging
 import pickle
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 import aiohttp
 import pytest
@@ -17,7 +15,7 @@ from support import wire_tls
 from support.wire_answers import response
 from support.wire_faults import Step, always, answering, fin, hold, on_accept, rst, send, step, take, when
 from support.wire_network import another, closed_port, detoured
-from support.wire_server import Act, WireServer
+from support.wire_server import WireServer
 
 from pushsdk import (
     AsyncPushClient,
@@ -40,7 +38,7 @@ PIECES = b"".join(b"1\r\n%c\r\n" % byte for byte in ECHO) + b"0\r\n\r\n"
 RETRY = RetryPolicy.safe(max_attempts=2, initial_delay=0.001, throttle_delay=0.001)
 TIGHT = Timeout(total=2.0, attempt=0.05, connect=0.05)
 
-FAULTS: dict[str, Step | str] = {
+FAULTS = {
     "refused": "refused",
     "untrusted certificate": "untrusted",
     "TLS to a plain port": "plain",
@@ -62,19 +60,19 @@ FAULTS: dict[str, Step | str] = {
 class Out:
     """All that a client lets out while it fails."""
 
-    def __init__(self) -> None:
-        self.errors: list[BaseException] = []
-        self.events: list[object] = []
-        self.values: list[object] = []
+    def __init__(self):
+        self.errors = []
+        self.events = []
+        self.values = []
 
-    async def of(self, doing: Awaitable[object]) -> None:
+    async def of(self, doing):
         """Wait, and keep what comes of it."""
         try:
             self.values.append(await doing)
         except (PushError, asyncio.CancelledError) as error:
             self.errors.append(error)
 
-    def texts(self) -> Iterator[str]:
+    def texts(self):
         """Return what is printed, logged, or shown by a debugger that looks at an error's own fields."""
         for error in self.errors:
             yield from (str(error), repr(error), repr(error.args))
@@ -84,7 +82,7 @@ class Out:
             )
         yield from map(repr, [*self.events, *self.values])
 
-    def depths(self) -> Iterator[str]:
+    def depths(self):
         """Return what a crash reporter collects: the locals of this package's frames, fields, pickles."""
         for error in self.errors:
             yield repr(vars(error))
@@ -98,9 +96,7 @@ class Out:
 
 
 @asynccontextmanager
-async def failing(
-    fault: Step | str, out: Out, *, injected: bool = False, show_answers: bool = True
-) -> AsyncIterator[AsyncPushClient]:
+async def failing(fault, out, *, injected=False, show_answers=True):
     """A client for which every request fails in this way."""
     tls = fault in ("untrusted", "plain")
     async with AsyncExitStack() as stack:
@@ -126,7 +122,7 @@ async def failing(
         yield await stack.enter_async_context(client)
 
 
-async def use(client: AsyncPushClient, out: Out) -> None:
+async def use(client, out):
     """Each way to send, shared and alone, and callers that leave."""
     users = [f"{USER}-{number}" for number in range(3)]
     leaving = asyncio.create_task(client.send(f"{USER}-gone", MESSAGE, custom_fields=FIELDS))
@@ -150,7 +146,7 @@ EVERY_FAULT = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys(
 
 @pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
 @EVERY_FAULT
-async def test_the_key_is_nowhere(fault: Step | str, injected: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_key_is_nowhere(fault, injected, caplog):
     caplog.set_level(logging.DEBUG)
     asyncio.get_running_loop().set_debug(True)
     asyncio.get_running_loop().slow_callback_duration = 0.0
@@ -165,7 +161,7 @@ async def test_the_key_is_nowhere(fault: Step | str, injected: bool, caplog: pyt
 
 
 @EVERY_FAULT
-async def test_user_ids_and_texts_are_in_no_text(fault: Step | str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_user_ids_and_texts_are_in_no_text(fault, caplog):
     caplog.set_level(logging.DEBUG)
     out = Out()
     async with failing(fault, out, show_answers=False) as client:
@@ -174,10 +170,10 @@ async def test_user_ids_and_texts_are_in_no_text(fault: Step | str, caplog: pyte
     assert leaks == []
 
 
-async def test_what_was_refused_before_it_was_sent_is_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_was_refused_before_it_was_sent_is_not_quoted(caplog):
     caplog.set_level(logging.DEBUG)
     out = Out()
-    bad: list[Any] = [f"{USER}\ud800", float("nan"), USER.encode(), {f"{TEXT} {USER}": float("inf")}, {USER}]
+    bad = [f"{USER}\ud800", float("nan"), USER.encode(), {f"{TEXT} {USER}": float("inf")}, {USER}]
     async with WireServer() as server, AsyncPushClient(server.base_url, KEY) as client:
         for value in bad:
             await out.of(client.send([value], MESSAGE))
@@ -189,11 +185,11 @@ async def test_what_was_refused_before_it_was_sent_is_not_quoted(caplog: pytest.
     assert [text for text in (*out.texts(), caplog.text) if USER in text or f"{TEXT} " in text or KEY in text] == []
 
 
-async def test_a_partial_errors_ids_are_in_its_attributes_alone() -> None:
+async def test_a_partial_errors_ids_are_in_its_attributes_alone():
     answers = {0: answering(response(413, ECHO)), 1: answering(response(500, ECHO))}
     users = [f"{USER}-{number}" for number in range(40)]
 
-    def script(moment: str, number: int) -> Act | None:
+    def script(moment, number):
         return answers[number].run if moment == "request" and number in answers else None
 
     options = {"retry": RETRY, "show_answers": False}
@@ -204,8 +200,8 @@ async def test_a_partial_errors_ids_are_in_its_attributes_alone() -> None:
     assert list(excinfo.value.outcomes) == list(excinfo.value.user_ids) == users
 
 
-async def test_an_observer_and_a_key_source_that_raise_show_their_class_alone(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(*_: object) -> str:
+async def test_an_observer_and_a_key_source_that_raise_show_their_class_alone(caplog):
+    def fail(*_):
         raise LookupError(f"{KEY} {USER}")
 
     out = Out()

@@ -13,7 +13,7 @@ from support.claim_puts import KEY, ONE, get, put
 
 from pushsdk import ConfigurationError, PushClient, RunFileError, read_report
 from pushsdk._io.files import database_objection, folder_objection, objection
-from pushsdk.claims import ClaimStore, SqliteClaims
+from pushsdk.claims import SqliteClaims
 from pushsdk.cli.settings import find
 from pushsdk.emulator.store.database import Database, StoreError
 from pushsdk.spark import DirectoryClaims
@@ -22,17 +22,17 @@ NOBODY = 65534
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has other rights")
 
 
-def given_away(path: Path) -> None:
+def given_away(path):
     if os.geteuid() != 0:
         pytest.skip("only root can give a file to another user")
     os.chown(path, NOBODY, NOBODY)
 
 
-def writable_by_all(path: Path) -> None:
+def writable_by_all(path):
     path.chmod(0o666 | path.stat().st_mode)
 
 
-def writable_by_group(path: Path) -> None:
+def writable_by_group(path):
     path.chmod(0o660 | path.stat().st_mode)
 
 
@@ -47,21 +47,21 @@ PLANTED = pytest.mark.parametrize(
 Plant = Callable[[Path], None]
 
 
-def use_claims(store: ClaimStore) -> None:
-    async def used() -> None:
+def use_claims(store):
+    async def used():
         async with store:
             await put(store, ONE)
 
     asyncio.run(used())
 
 
-def use_run_file(path: Path) -> None:
+def use_run_file(path):
     if path.exists():
         read_report(path)
     path.touch(0o600)
 
 
-USES: dict[str, Callable[[Path], None]] = {
+USES = {
     "claims": lambda path: use_claims(SqliteClaims(path)),
     "directory of claims": lambda path: use_claims(DirectoryClaims(path)),
     "store of the emulator": lambda path: Database(path).close(),
@@ -71,16 +71,14 @@ USES: dict[str, Callable[[Path], None]] = {
 
 @PLANTED
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_a_file_that_others_can_write_to_is_refused(
-    use: Callable[[Path], None], plant: Plant, text: str, tmp_path: Path
-) -> None:
+def test_a_file_that_others_can_write_to_is_refused(use, plant, text, tmp_path):
     use(tmp_path / "file")
     plant(tmp_path / "file")
     with pytest.raises((ConfigurationError, RunFileError, StoreError), match=text):
         use(tmp_path / "file")
 
 
-async def test_a_link_in_place_of_a_folder_of_claims_is_not_followed(tmp_path: Path) -> None:
+async def test_a_link_in_place_of_a_folder_of_claims_is_not_followed(tmp_path):
     for name in ("claims", "planted"):
         async with DirectoryClaims(tmp_path / name) as store:
             await put(store, ONE, key="1f" * 32)
@@ -94,9 +92,7 @@ async def test_a_link_in_place_of_a_folder_of_claims_is_not_followed(tmp_path: P
 
 
 @PLANTED
-async def test_a_log_beside_a_claim_store_that_others_can_write_to_is_refused(
-    plant: Plant, text: str, tmp_path: Path
-) -> None:
+async def test_a_log_beside_a_claim_store_that_others_can_write_to_is_refused(plant, text, tmp_path):
     (tmp_path / "claims-wal").touch(0o600)
     plant(tmp_path / "claims-wal")
     async with SqliteClaims(tmp_path / "claims") as store:
@@ -105,7 +101,7 @@ async def test_a_log_beside_a_claim_store_that_others_can_write_to_is_refused(
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o1777, 0o770, 0o757, 0o2777])
-def test_a_claim_store_in_a_folder_that_others_can_write_to_is_refused(mode: int, tmp_path: Path) -> None:
+def test_a_claim_store_in_a_folder_that_others_can_write_to_is_refused(mode, tmp_path):
     tmp_path.chmod(mode)
     if mode in (0o755, 0o1777):
         use_claims(SqliteClaims(tmp_path / "claims"))
@@ -115,7 +111,7 @@ def test_a_claim_store_in_a_folder_that_others_can_write_to_is_refused(mode: int
         assert not (tmp_path / "claims").exists()
 
 
-def test_a_claim_store_in_the_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+def test_a_claim_store_in_the_folder_of_another_user_is_refused(tmp_path):
     tmp_path.chmod(0o1777)
     given_away(tmp_path)
     with pytest.raises(ConfigurationError, match=r"the folder .* it belongs to uid 65534"):
@@ -133,10 +129,8 @@ def test_a_claim_store_in_the_folder_of_another_user_is_refused(tmp_path: Path) 
         (None, "me", [], False),
     ],
 )
-def test_a_folder_may_be_writable_for_its_users_private_group(
-    uid: int | None, name: str, members: list[str], is_private: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def user(number: int) -> SimpleNamespace:
+def test_a_folder_may_be_writable_for_its_users_private_group(uid, name, members, is_private, tmp_path, monkeypatch):
+    def user(number):
         if uid is None:
             raise KeyError(number)
         return SimpleNamespace(pw_uid=uid, pw_name="me")
@@ -147,7 +141,7 @@ def test_a_folder_may_be_writable_for_its_users_private_group(
     assert (folder_objection(tmp_path) is None) is is_private
 
 
-def test_a_database_that_replaces_another_is_refused(tmp_path: Path) -> None:
+def test_a_database_that_replaces_another_is_refused(tmp_path):
     path = tmp_path / "claims"
     path.touch(0o600)
     opened = path.stat()
@@ -159,7 +153,7 @@ def test_a_database_that_replaces_another_is_refused(tmp_path: Path) -> None:
 
 
 @PLANTED
-def test_a_settings_file_that_others_can_write_to_runs_no_command(plant: Plant, text: str, tmp_path: Path) -> None:
+def test_a_settings_file_that_others_can_write_to_runs_no_command(plant, text, tmp_path):
     file, ran = tmp_path / "config.toml", tmp_path / "ran"
     file.write_text(f"api_key_command = 'touch {ran}'")
     file.chmod(0o600)
@@ -169,7 +163,7 @@ def test_a_settings_file_that_others_can_write_to_runs_no_command(plant: Plant, 
     assert not ran.exists()
 
 
-def test_a_planted_claim_reaches_the_caller_in_words(tmp_path: Path) -> None:
+def test_a_planted_claim_reaches_the_caller_in_words(tmp_path):
     (tmp_path / "claims").touch(0o600)
     writable_by_all(tmp_path / "claims")
     with (
@@ -179,7 +173,7 @@ def test_a_planted_claim_reaches_the_caller_in_words(tmp_path: Path) -> None:
         client.send("user-1", {"title": {"en": "Hello"}}, idempotency_key="job")
 
 
-def test_a_file_of_roots_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_roots_is_believed(tmp_path, monkeypatch):
     (tmp_path / "file").touch(0o644)
     stat = list((tmp_path / "file").stat())
     for owner, is_ours in ((0, True), (1000, True), (1001, False)):

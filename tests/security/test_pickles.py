@@ -41,13 +41,13 @@ VALUES = {
 }
 
 
-def value_of(kind: Any) -> Any:
+def value_of(kind):
     """A value of this kind; a struct does not check what it is made of."""
     return VALUES.get(kind) or kind(**{field.name: None for field in msgspec.structs.fields(kind) if field.required})
 
 
 @WAYS
-def test_every_struct_is_frozen_and_comes_back_equal(way: Way) -> None:
+def test_every_struct_is_frozen_and_comes_back_equal(way):
     for value in map(value_of, STRUCTS):
         assert way(value) == value
         assert type(way(value)) is type(value)
@@ -67,7 +67,7 @@ FIELDS = {
 
 
 @WAYS
-def test_every_error_comes_back_with_all_it_knows_and_shows_no_user(way: Way) -> None:
+def test_every_error_comes_back_with_all_it_knows_and_shows_no_user(way):
     for kind in ERRORS:
         error = kind("what happened", outcome=Outcome.UNKNOWN, attempts=(ATTEMPT,), user_ids=("user-4711",))
         for name, value in FIELDS.items():
@@ -81,12 +81,12 @@ def test_every_error_comes_back_with_all_it_knows_and_shows_no_user(way: Way) ->
 
 
 @WAYS
-def test_unset_stays_a_singleton(way: Way) -> None:
+def test_unset_stays_a_singleton(way):
     assert way(MobilePush()).title is UNSET
 
 
 @WAYS
-def test_a_client_or_claim_store_is_not_pickled_or_copied_and_the_error_says_what_to_do(way: Way) -> None:
+def test_a_client_or_claim_store_is_not_pickled_or_copied_and_the_error_says_what_to_do(way):
     client = AsyncPushClient("https://push.example", "key")
     for hidden in (client, client.with_options(timeout=1.0), Secret.of("key")):
         with pytest.raises(TypeError):

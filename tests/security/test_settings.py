@@ -2,8 +2,6 @@
 
 import ssl
 import traceback
-from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import aiohttp
 import pytest
@@ -27,18 +25,18 @@ from pushsdk import (
 HELLO = MobilePush(body={"en": "hi"})
 HERE = "https://push.example/api"
 NAN, INF = float("nan"), float("inf")
-NO_NUMBER: tuple[Any, ...] = (NAN, INF, -INF, -1, True, False, "1", b"1", [1], object())
+NO_NUMBER = (NAN, INF, -INF, -1, True, False, "1", b"1", [1], object())
 NO_TIME = (0, 0.0, *NO_NUMBER)
 
 
-def refused(make: Callable[[], object], match: str | None = None) -> ConfigurationError:
+def refused(make, match=None):
     with pytest.raises(ConfigurationError, match=match) as excinfo:
         make()
     assert excinfo.value.outcome is Outcome.NOT_SENT
     return excinfo.value
 
 
-def shown(error: BaseException) -> str:
+def shown(error):
     """Return what this package shows of an error, including the locals of its frames."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if "/pushsdk/" in frame.f_code.co_filename]
     values = [value for frame in frames for name, value in frame.f_locals.items() if name != "self"]
@@ -79,9 +77,7 @@ PLAIN_URLS = [
 
 
 @pytest.mark.parametrize("allow_insecure", [False, True])
-def test_a_base_url_that_is_not_safe_and_absolute_is_refused(
-    allow_insecure: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_url_that_is_not_safe_and_absolute_is_refused(allow_insecure, monkeypatch):
     monkeypatch.delenv("PUSHSDK_BASE_URL", raising=False)
     for url in BAD_URLS:
         error = refused(lambda url=url: AsyncPushClient(url, "key", allow_insecure=allow_insecure), "base_url")
@@ -111,7 +107,7 @@ URL_PARTS = [
 
 
 @given(st.text(max_size=30) | st.lists(st.sampled_from(URL_PARTS), max_size=6).map("".join))
-def test_no_text_makes_the_check_of_a_url_raise_another_error(text: str) -> None:
+def test_no_text_makes_the_check_of_a_url_raise_another_error(text):
     for url in (text, f"https://{text}", f"https://push.example/{text}", f"https://push.example:{text}"):
         try:
             result = repr(AsyncPushClient(url, "key"))
@@ -124,7 +120,7 @@ def test_no_text_makes_the_check_of_a_url_raise_another_error(text: str) -> None
         assert URL(url).joinpath("v1", "push").host is not None
 
 
-def test_loopback_needs_no_tls_and_https_may_go_anywhere() -> None:
+def test_loopback_needs_no_tls_and_https_may_go_anywhere():
     for url in (
         *("http://localhost:8080", "http://LOCALHOST", "http://127.0.0.1:80/api", "http://127.255.255.254"),
         *("http://[::1]:8080", "http://[0:0:0:0:0:0:0:1]/", "https://10.0.0.1/a/", "https://push.example/a/b%20c"),
@@ -135,7 +131,7 @@ def test_loopback_needs_no_tls_and_https_may_go_anywhere() -> None:
         assert f"AsyncPushClient({url.rstrip('/')!r}" in repr(AsyncPushClient(url, "key"))
 
 
-def test_plain_http_elsewhere_needs_to_be_asked_for() -> None:
+def test_plain_http_elsewhere_needs_to_be_asked_for():
     for url in PLAIN_URLS:
         assert SECRET not in shown(refused(lambda url=url: AsyncPushClient(url, "key"), "plain http"))
         assert url.replace("HTTP:", "http:") in repr(AsyncPushClient(url, "key", allow_insecure=True))
@@ -144,15 +140,15 @@ def test_plain_http_elsewhere_needs_to_be_asked_for() -> None:
 # --- the key ---
 
 BAD_KEYS = [
-    *("", " ", "a b", "key\n", "key\r\nX-Evil: 1", "\ttab", "nul\x00", "del\x7f", "k\u00e9y", "\u2028", "k" * 4097),
+    *("", " ", "a b", "key\n", "key\r\nX-Evil: 1", "\ttab", "nul\x00", "del\x7f", "k\u00e9y", "\u2028", "k" * 4097)
 ]
 
 
-async def test_a_key_that_no_header_can_carry_is_refused_unseen() -> None:
+async def test_a_key_that_no_header_can_carry_is_refused_unseen():
     for key in BAD_KEYS:
         hidden = f"{SECRET}{key}" if key else key
         assert SECRET not in shown(refused(lambda hidden=hidden: AsyncPushClient(HERE, hidden), "visible ASCII"))
-        options: dict[str, Any] = {"api_key": lambda hidden=hidden: hidden, "retry": RetryPolicy.none()}
+        options = {"api_key": lambda hidden=hidden: hidden, "retry": RetryPolicy.none()}
         async with WireServer() as server, AsyncPushClient(server.base_url, **options) as client:
             with pytest.raises(Exception, match="api_key callable") as excinfo:
                 await client.send("u", HELLO)
@@ -160,7 +156,7 @@ async def test_a_key_that_no_header_can_carry_is_refused_unseen() -> None:
         assert server.begun == 0
 
 
-def test_a_client_whose_constructor_failed_has_a_repr() -> None:
+def test_a_client_whose_constructor_failed_has_a_repr():
     # A traceback with locals asks for it, and before Python 3.12 fails with it.
     error = refused(lambda: PushClient(HERE, ""))
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -178,27 +174,19 @@ def test_a_client_whose_constructor_failed_has_a_repr() -> None:
         *((key, "$") for key in ("k\u00e9y", "k" * 4097, "Bearer abc")),
     ],
 )
-def test_a_refused_key_has_a_hint_at_the_commonest_causes(key: str, hint: str) -> None:
+def test_a_refused_key_has_a_hint_at_the_commonest_causes(key, hint):
     refused(lambda: AsyncPushClient(HERE, key), f"^api_key must be .*, no spaces or line ends{hint}")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        b"key",
-        {"key": 1},
-        7,
-    ],
-    ids=repr,
-)
-def test_a_key_or_url_of_another_type_is_refused_with_its_type(value: Any) -> None:
+@pytest.mark.parametrize("value", [b"key", {"key": 1}, 7], ids=repr)
+def test_a_key_or_url_of_another_type_is_refused_with_its_type(value):
     refused(lambda: AsyncPushClient(HERE, value), f"api_key must be a str, .*; got {type(value).__name__}$")
     refused(lambda: AsyncPushClient(value, "key"), f"base_url must be .*; got {type(value).__name__}$")
 
 
 # --- headers, certificates, the proxy ---
 
-BAD_HEADERS: list[Any] = [
+BAD_HEADERS = [
     *("X-A: x", [("X-A", "x")], ["X-A"], 7),
     *({name: "x"} for name in ("Api-Key", "API-KEY", "content-type", "Content-Length", "Transfer-Encoding")),
     *({name: "x"} for name in ("Content-Encoding", "Expect")),
@@ -207,39 +195,39 @@ BAD_HEADERS: list[Any] = [
 ]
 
 
-def test_a_header_that_is_ours_or_none_is_refused() -> None:
+def test_a_header_that_is_ours_or_none_is_refused():
     words = "headers(: a name must be an HTTP token|: the value of X-A must be| must not set | must be a mapping)"
     for headers in BAD_HEADERS:
         error = refused(lambda headers=headers: AsyncPushClient(HERE, "key", headers=headers), words)
         assert SECRET not in f"{error} {error!r} {error.args}"
 
 
-def unverified(mode: ssl.VerifyMode) -> ssl.SSLContext:
+def unverified(mode):
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = mode
     return context
 
 
-def test_verification_can_not_be_switched_off() -> None:
+def test_verification_can_not_be_switched_off():
     for context in (False, True, "no", *map(unverified, ssl.VerifyMode)):
         refused(lambda context=context: AsyncPushClient(HERE, "key", ssl=context), "ssl")
 
 
-def test_a_context_that_takes_an_old_tls_is_refused() -> None:
+def test_a_context_that_takes_an_old_tls_is_refused():
     context = ssl.create_default_context()
     with pytest.warns(DeprecationWarning, match="TLSv1"):
         context.minimum_version = ssl.TLSVersion.TLSv1
     refused(lambda: AsyncPushClient(HERE, "key", ssl=context), "ssl")
 
 
-def test_a_proxy_is_an_http_url() -> None:
-    bad: tuple[Any, ...] = ("", "http://u:p@[::1]]:3128", "http://u:p@xn--:3128", "proxy:3128", "socks5://proxy:1")
+def test_a_proxy_is_an_http_url():
+    bad = ("", "http://u:p@[::1]]:3128", "http://u:p@xn--:3128", "proxy:3128", "socks5://proxy:1")
     for proxy in (*bad, "http://", "http://pro xy", 7, b"http://p"):
         refused(lambda proxy=proxy: AsyncPushClient(HERE, "key", proxy=proxy), "proxy")
 
 
-def test_plain_http_through_a_proxy_is_refused() -> None:
+def test_plain_http_through_a_proxy_is_refused():
     proxy = f"http://user:{SECRET}@proxy.example:3128"
     error = refused(lambda: AsyncPushClient("HTTP://127.0.0.1", "key", proxy=proxy), "would read the Api-Key")
     assert SECRET not in f"{error} {error!r} {error.args}"
@@ -261,17 +249,17 @@ WRONG_KINDS = {
 
 
 @pytest.mark.parametrize("name", WRONG_KINDS)
-def test_each_setting_of_a_client_has_its_kind(name: str) -> None:
+def test_each_setting_of_a_client_has_its_kind(name):
     for value in WRONG_KINDS[name]:
         refused(lambda value=value: AsyncPushClient(HERE, "key", **{name: value}), name.capitalize()[1:])
 
 
-def test_allow_insecure_is_a_bool() -> None:
-    refused(lambda: AsyncPushClient("http://push.example", "key", allow_insecure="false"), "allow_insecure")  # type: ignore[arg-type]
+def test_allow_insecure_is_a_bool():
+    refused(lambda: AsyncPushClient("http://push.example", "key", allow_insecure="false"), "allow_insecure")
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[AsyncPushClient]:
+async def client():
     """A client that must send no request."""
     async with WireServer() as server:
         async with AsyncPushClient(server.base_url, "key") as client:
@@ -279,7 +267,7 @@ async def client() -> AsyncIterator[AsyncPushClient]:
         assert server.connections == 0
 
 
-async def test_a_bad_option_of_a_call_sends_nothing(client: AsyncPushClient) -> None:
+async def test_a_bad_option_of_a_call_sends_nothing(client):
     for timeout in NO_TIME:
         with pytest.raises(ConfigurationError, match=r"[Tt]imeout"):
             await client.create_campaign({}, timeout=timeout)
@@ -292,7 +280,7 @@ async def test_a_bad_option_of_a_call_sends_nothing(client: AsyncPushClient) -> 
         AsyncPushClient(HERE, "key", retries=3)
 
 
-async def test_a_bad_drain_closes_nothing(client: AsyncPushClient) -> None:
+async def test_a_bad_drain_closes_nothing(client):
     for drain in (-1, NAN, INF, "1", None):
         with pytest.raises(ConfigurationError, match="drain"):
             await client.aclose(drain=drain)
