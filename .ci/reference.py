@@ -42,7 +42,7 @@ SUBJECTS = {
     "More names": ("pushsdk",),
 }
 PACKAGES = ("", ".options", ".claims", ".arrow", ".spark", ".otel", ".testing", ".emulator")
-SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Example|Examples):$")
+SECTION = re.compile(r"(Args|Returns|Yields|Raises|Example|Examples):$")
 WIDTH = 100
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -147,8 +147,16 @@ def type_of(annotation: ast.expr) -> str:
     return re.sub(r"\w+", lambda name: kinds().get(name[0], name[0]), ast.unparse(annotation))
 
 
+# The sentences about the fields in the docstring of a class.
+ATTRIBUTES = re.compile(r"\n\nAttributes:((?:\n    .*)*)")
+
+
 def fields(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """Yield each public field of a class body as ``name: type = default``, with the docstring below it."""
+    """Yield each public field of a class body as ``name: type = default``, with its sentence.
+
+    The sentence is in the class docstring, for a class that users construct, or below the field.
+    """
+    listed = dict(re.findall(r"(?m)^    (\w+): (.*(?:\n {8}.*)*)", "".join(ATTRIBUTES.findall(documentation(node)))))
     for statement, following in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(statement, ast.AnnAssign):
             name = ast.unparse(statement.target)
@@ -161,7 +169,8 @@ def fields(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
             continue
         if not name.startswith("_"):
             value = following.value if isinstance(following, ast.Expr) else None
-            text = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+            below = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+            text = listed.get(name, below)
             yield field, " ".join(text.replace("``", "`").split())
 
 
@@ -261,7 +270,7 @@ def described(name: str, node: Definition) -> Iterator[str]:
         yield from ["```py", signature(name, constructor, returns=False), "```", ""]
     elif own_bases:
         yield from [f"A subclass of {', '.join(f'`{base}`' for base in own_bases)}.", ""]
-    yield from [*markdown(documentation(node)), ""]
+    yield from [*markdown(ATTRIBUTES.sub("", documentation(node))), ""]
     if constructor is not None and called:
         yield from [*markdown(documentation(constructor)), ""]
     members: dict[str, tuple[str, str]] = {}

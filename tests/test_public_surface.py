@@ -162,12 +162,23 @@ def hover_texts(module):
     }
 
 
+def texts_of_fields(kind):
+    """The sentences in a class docstring, which help() and editors show."""
+    listed = inspect.getdoc(kind).partition("Attributes:\n")[2].partition("\n\n")[0]
+    return {name: " ".join(text.split()) for name, text in re.findall(r"(?m)^ {4}(\w+): (.*(?:\n {8}.*)*)", listed)}
+
+
+@pytest.mark.parametrize("kind", [MobilePush, pushsdk.CampaignRequest, pushsdk.RetryPolicy, pushsdk.StopPolicy])
+def test_the_docstring_of_a_class_that_users_construct_has_a_sentence_for_each_field(kind):
+    assert tuple(texts_of_fields(kind)) == kind.__struct_fields__
+
+
 def test_an_editor_shows_the_same_text_for_a_key_of_a_dict_as_for_the_field_of_the_struct():
     texts = hover_texts("pushsdk._core.models")
     for name in (name for name in NAMES if name.endswith("Dict")):
         struct = getattr(pushsdk, {"CampaignDict": "CampaignRequest"}.get(name, name.removesuffix("Dict")))
         names = dict(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))
-        assert texts[name] == {names[field]: text for field, text in texts[struct.__name__].items()}
+        assert texts[name] == {names[field]: text for field, text in texts_of_fields(struct).items()}
         assert texts[name].keys() == getattr(pushsdk, name).__annotations__.keys()
 
 

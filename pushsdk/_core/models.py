@@ -55,143 +55,167 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ActionButton(Model, frozen=True, kw_only=True):
-    """A button on the Android notification."""
+    """A button on the Android notification.
+
+    Attributes:
+        label: Text on the button.
+        url: URL that the button opens.
+        click_action: Click action. Documented: ``"DEEP_LINKING"``.
+        key_vals: The button's custom data.
+    """
 
     label: str | UnsetType = UNSET
-    """Text on the button."""
     url: str | UnsetType = UNSET
-    """URL that the button opens."""
     click_action: ClickActionName | UnsetType = UNSET
-    """Click action. Documented: ``"DEEP_LINKING"``."""
     key_vals: Mapping[str, str] | UnsetType = UNSET
-    """The button's custom data."""
 
 
 class ActionComponent(Model, frozen=True, kw_only=True):
-    """One action in an action category."""
+    """One action in an action category.
+
+    Attributes:
+        action_id: Action identifier.
+        url: URL that the action opens.
+        click_action: Click action. Documented: ``"DEEP_LINKING"``.
+        key_vals: The action's custom data.
+        use_webview: True to open the URL in a web view.
+    """
 
     action_id: str | UnsetType = UNSET
-    """Action identifier."""
     url: str | UnsetType = UNSET
-    """URL that the action opens."""
     click_action: ClickActionName | UnsetType = UNSET
-    """Click action. Documented: ``"DEEP_LINKING"``."""
     key_vals: Mapping[str, str] | UnsetType = UNSET
-    """The action's custom data."""
     use_webview: bool | UnsetType = UNSET
-    """True to open the URL in a web view."""
 
 
 class ActionCategory(Model, frozen=True, kw_only=True):
-    """The actions on an iOS notification."""
+    """The actions on an iOS notification.
+
+    Attributes:
+        type: Documented: ``"PREDEFINED_CATEGORY"``.
+        name: Category name.
+        action_components: Actions in the category.
+    """
 
     type: ActionCategoryTypeName | UnsetType = UNSET
-    """Documented: ``"PREDEFINED_CATEGORY"``."""
     name: str | UnsetType = UNSET
-    """Category name."""
     action_components: Sequence[ActionComponent] | UnsetType = UNSET
-    """Actions in the category."""
 
 
 class MobilePush(Model, frozen=True, kw_only=True):
-    """The push message, for a direct push or for a campaign. No field is required; unset fields are not sent."""
+    """The push message, for a direct push or for a campaign. No field is required; unset fields are not sent.
+
+    Attributes:
+        type: Message kind. Documented: ``"MOBILE_PUSH"``.
+        ios_enabled: True to send to iOS devices.
+        android_enabled: True to send to Android devices.
+        title: Title by language code, such as ``{"en": "Hello {{ first_name | 'there' }}"}``.
+        subtitle: Subtitle by language code, like ``title``; may be empty.
+        body: Text by language code, like ``title``.
+        collapse_id: Identifier that collapses messages: a later push with the same id replaces this one.
+        ttl: Time to live. The interface document does not define the unit.
+        action: Action for a click on the notification. Documented: ``"DEFAULT"``.
+        android_action_url: Action URL on Android.
+        ios_action_url: Action URL on iOS.
+        key_vals: Custom data that is delivered with the message.
+        big_image_url: Large image URL.
+        large_icon_url: Large icon URL.
+        small_icon_resource_id: The small icon's resource identifier.
+        android_channel: Notification channel on Android.
+        priority: Delivery priority. Documented: ``"NORMAL"``.
+        android_action_buttons: Buttons on the Android notification.
+        sound_file_name: Name of the sound file to play.
+        rich_media_url: Rich media URL.
+        media_type: Rich media kind. Documented: ``"IMAGE"``.
+        interruption_level: Interruption level on iOS. Documented: ``"PASSIVE"``.
+        badge_count: Number on the badge. The interface document does not define its bounds.
+        relevance_score: Relevance score on iOS. Documented: ``"SCORE_MAX"``.
+        content_available: Content-available flag.
+        action_category: The notification's action category.
+    """
 
     type: MessageTypeName = "MOBILE_PUSH"
-    """Message kind. Documented: ``"MOBILE_PUSH"``."""
     ios_enabled: bool | UnsetType = UNSET
-    """True to send to iOS devices."""
     android_enabled: bool | UnsetType = UNSET
-    """True to send to Android devices."""
     title: Mapping[str, str] | UnsetType = UNSET
-    """Title by language code, such as ``{"en": "Hello {{ first_name | 'there' }}"}``."""
     subtitle: Mapping[str, str] | UnsetType = UNSET
-    """Subtitle by language code, like ``title``; may be empty."""
     body: Mapping[str, str] | UnsetType = UNSET
-    """Text by language code, like ``title``."""
     collapse_id: str | UnsetType = UNSET
-    """Identifier that collapses messages: a later push with the same id replaces this one."""
     ttl: Annotated[int, INT64] | UnsetType = UNSET
-    """Time to live. The interface document does not define the unit."""
     action: ActionName | UnsetType = UNSET
-    """Action for a click on the notification. Documented: ``"DEFAULT"``."""
     android_action_url: str | UnsetType = UNSET
-    """Action URL on Android."""
     ios_action_url: str | UnsetType = UNSET
-    """Action URL on iOS."""
     key_vals: Mapping[str, str] | UnsetType = UNSET
-    """Custom data that is delivered with the message."""
     big_image_url: str | UnsetType = UNSET
-    """Large image URL."""
     large_icon_url: str | UnsetType = UNSET
-    """Large icon URL."""
     small_icon_resource_id: str | UnsetType = UNSET
-    """The small icon's resource identifier."""
     android_channel: str | UnsetType = UNSET
-    """Notification channel on Android."""
     priority: PriorityName | UnsetType = UNSET
-    """Delivery priority. Documented: ``"NORMAL"``."""
     android_action_buttons: Sequence[ActionButton] | UnsetType = UNSET
-    """Buttons on the Android notification."""
     sound_file_name: str | UnsetType = UNSET
-    """Name of the sound file to play."""
     rich_media_url: str | UnsetType = UNSET
-    """Rich media URL."""
     media_type: MediaTypeName | UnsetType = UNSET
-    """Rich media kind. Documented: ``"IMAGE"``."""
     interruption_level: InterruptionLevelName | UnsetType = UNSET
-    """Interruption level on iOS. Documented: ``"PASSIVE"``."""
     badge_count: Annotated[int, INT64] | UnsetType = UNSET
-    """Number on the badge. The interface document does not define its bounds."""
     relevance_score: RelevanceScoreName | UnsetType = UNSET
-    """Relevance score on iOS. Documented: ``"SCORE_MAX"``."""
     content_available: bool | UnsetType = UNSET
-    """Content-available flag."""
     action_category: ActionCategory | UnsetType = UNSET
-    """The notification's action category."""
 
 
 class Segment(Model, frozen=True, kw_only=True):
-    """A campaign's audience."""
+    """A campaign's audience.
+
+    Attributes:
+        query: Query that selects the audience.
+        primary_key: The query column that has the user id.
+    """
 
     query: str | UnsetType = UNSET
-    """Query that selects the audience."""
     primary_key: str | UnsetType = UNSET
-    """The query column that has the user id."""
 
 
 class Schedule(Model, frozen=True, kw_only=True):
-    """A campaign's start."""
+    """A campaign's start.
+
+    Attributes:
+        type: Schedule kind. Documented: ``"START_NOW"``.
+        start_ts: Start. The interface document does not define the unit.
+    """
 
     type: ScheduleTypeName | UnsetType = UNSET
-    """Schedule kind. Documented: ``"START_NOW"``."""
     start_ts: Annotated[int, INT64] | UnsetType = UNSET
-    """Start. The interface document does not define the unit."""
 
 
 class CampaignRequest(Model, frozen=True, kw_only=True):
-    """A request to create a campaign."""
+    """A request to create a campaign.
+
+    Attributes:
+        name: Campaign name.
+        external_id: Your identifier, by which you look the campaign up.
+        segment: The campaign's audience.
+        schedule: The campaign's start.
+        message: Message to send.
+    """
 
     name: str | UnsetType = UNSET
-    """Campaign name."""
     external_id: str | UnsetType = UNSET
-    """Your identifier, by which you look the campaign up."""
     segment: Segment | UnsetType = UNSET
-    """The campaign's audience."""
     schedule: Schedule | UnsetType = UNSET
-    """The campaign's start."""
     message: MobilePush | UnsetType = UNSET
-    """Message to send."""
 
 
 class PushRequest(Model, frozen=True, kw_only=True):
-    """A direct push."""
+    """A direct push.
+
+    Attributes:
+        user_ids: Users to send to.
+        message: Message to send.
+        custom_fields: Any JSON object.
+    """
 
     user_ids: Sequence[str] | UnsetType = UNSET
-    """Users to send to."""
     message: MobilePush | UnsetType = UNSET
-    """Message to send."""
     custom_fields: Mapping[str, Any] | UnsetType = UNSET
-    """Any JSON object."""
 
 
 class CampaignCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,7 +1,7 @@
 """The service's two operations as an OpenAPI 3.1 document, made from the models."""
 
-import ast
 import inspect
+import re
 from typing import Any
 
 import msgspec
@@ -10,6 +10,8 @@ from pushsdk._core import models
 from pushsdk._core.models import CampaignCreated, CampaignRequest, PushRequest
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH, Operation
 
+# A field and its sentence, under "Attributes:" in the docstring of its model.
+_SENTENCE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 _UNSPECIFIED = {"description": "The interface shows no other status, and no error body."}
 
 
@@ -19,10 +21,14 @@ def service_document(base_url: str) -> dict[str, Any]:
     (push, campaign, created), schemas = msgspec.json.schema_components(
         kinds, ref_template="#/components/schemas/{name}"
     )
-    sentences = _sentences()
     for name, schema in schemas.items():
-        for field, properties in schema["properties"].items():
-            properties.update(sentences.get((name, field), {}))
+        model = getattr(models, name)
+        schema["description"], _, attributes = (inspect.getdoc(model) or "").partition("\n\nAttributes:\n")
+        sentences = dict(_SENTENCE.findall(attributes))
+        for field in msgspec.structs.fields(model):
+            if field.name in sentences:
+                sentence = " ".join(sentences[field.name].replace("``", "`").split())
+                schema["properties"][field.encode_name]["description"] = sentence
     enqueued = {"204": {"description": "The push is enqueued."}}
     answered = {"200": {"description": "The campaign is created.", "content": _json(created)}}
     return {
@@ -55,16 +61,3 @@ def _path(operation: Operation, name: str, summary: str, body: Any, responses: d
 
 def _json(schema: Any) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
-
-
-def _sentences() -> dict[tuple[str, str], dict[str, str]]:
-    """Return the description of each field by model and wire name, from the sentence below it in the source."""
-    found = {}
-    for node in ast.parse(inspect.getsource(models)).body:
-        if isinstance(node, ast.ClassDef) and isinstance(model := getattr(models, node.name), type(models.Model)):
-            wire_names = dict(zip(model.__struct_fields__, model.__struct_encode_fields__, strict=True))
-            for field, below in zip(node.body, node.body[1:], strict=False):
-                match field, below:
-                    case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(sentence))):
-                        found[node.name, wire_names[name]] = {"description": sentence.replace("``", "`")}
-    return found

@@ -94,33 +94,37 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
     The n-th delay is drawn from 0 to ``min(initial_delay * 2**(n-1), max_delay)`` seconds (full jitter). A Retry-After
     is a minimum, with that jitter on top. The defaults are those on which AWS and gRPC agree.
 
+    Attributes:
+        max_attempts: Attempts for a request, the first one included.
+        initial_delay: Upper bound for the first delay, in seconds. It doubles with each attempt.
+        max_delay: Upper bound for every delay, in seconds.
+        throttle_delay: Value in place of ``initial_delay`` after a 429 without Retry-After, in seconds.
+        max_retry_after: Longest Retry-After that is waited for, in seconds. A longer one ends the call.
+        statuses: Outcomes for statuses that differ from the outcome table, for example ``{500:
+            Outcome.REJECTED}``.
+        retry_on: Statuses to retry, by default 408, 425 and 429. Each must mean REJECTED, by the table or by
+            ``statuses``.
+        unknown: ``"raise"`` never retries an UNKNOWN outcome, ``"retry_if_collapsible"`` does if the message
+            has a ``collapse_id``, ``"retry"`` always does and may push twice.
+        stop: A tenacity strategy instead of ``max_attempts``: see ``from_tenacity``.
+        wait: A tenacity strategy instead of the delays.
+        retry: A tenacity strategy that chooses what to retry.
+
     Raises:
         ConfigurationError: A value is out of range.
     """
 
     max_attempts: Count = 4
-    """Attempts for a request, the first one included."""
     initial_delay: Duration = 0.1
-    """Upper bound for the first delay, in seconds. It doubles with each attempt."""
     max_delay: Duration = 5.0
-    """Upper bound for every delay, in seconds."""
     throttle_delay: Duration = 1.0
-    """Value in place of ``initial_delay`` after a 429 without Retry-After, in seconds."""
     max_retry_after: Duration = 60.0
-    """Longest Retry-After that is waited for, in seconds. A longer one ends the call."""
     statuses: Mapping[Status, Meaning] = {}
-    """Outcomes for statuses that differ from the outcome table, for example ``{500: Outcome.REJECTED}``."""
     retry_on: Set[Status] = RETRYABLE
-    """Statuses to retry, by default 408, 425 and 429. Each must mean REJECTED, by the table or by ``statuses``."""
     unknown: Unknown = "raise"
-    """``"raise"`` never retries an UNKNOWN outcome, ``"retry_if_collapsible"`` does if the message has a
-    ``collapse_id``, ``"retry"`` always does and may push twice."""
     stop: Stop | None = None
-    """A tenacity strategy instead of ``max_attempts``: see ``from_tenacity``."""
     wait: Wait | None = None
-    """A tenacity strategy instead of the delays."""
     retry: Retry | None = None
-    """A tenacity strategy that chooses what to retry."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -209,14 +213,17 @@ def warn_of_unused(policy: RetryPolicy) -> None:
 
 
 class Timeout(Settings, frozen=True, kw_only=True):
-    """Timeouts in seconds. None is no limit; the shortest timeout wins."""
+    """Timeouts in seconds. None is no limit; the shortest timeout wins.
+
+    Attributes:
+        total: Seconds for a whole call: queueing, lingering, attempts and delays.
+        attempt: Seconds for one attempt.
+        connect: Seconds for the DNS, TCP and TLS of one attempt.
+    """
 
     total: Duration | None = 30.0
-    """Seconds for a whole call: queueing, lingering, attempts and delays."""
     attempt: Duration | None = 10.0
-    """Seconds for one attempt."""
     connect: Duration | None = 5.0
-    """Seconds for the DNS, TCP and TLS of one attempt."""
 
     if TYPE_CHECKING:
 
@@ -274,17 +281,20 @@ class Options(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class Batching(Settings, frozen=True, kw_only=True):
-    """Rules for merging concurrent sends into one request, and for splitting a rejected one."""
+    """Rules for merging concurrent sends into one request, and for splitting a rejected one.
+
+    Attributes:
+        max_users: Most users in a request, and in a call.
+        linger: Seconds that a batch collects calls. With 0, a single call is sent immediately.
+        max_bytes: Most bytes in a merged request's body. A larger call gets a separate request.
+        split_on: Statuses on which a rejected request is split. This package assumes that a 4xx enqueued
+            nothing; an empty set switches splitting off.
+    """
 
     max_users: Count = 1000
-    """Most users in a request, and in a call."""
     linger: Delay = 0.0
-    """Seconds that a batch collects calls. With 0, a single call is sent immediately."""
     max_bytes: Count = 1024 * 1024
-    """Most bytes in a merged request's body. A larger call gets a separate request."""
     split_on: Set[RefusedStatus] = frozenset({413, 400, 422})
-    """Statuses on which a rejected request is split. This package assumes that a 4xx enqueued nothing; an empty set
-    switches splitting off."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -294,26 +304,33 @@ class Batching(Settings, frozen=True, kw_only=True):
 
 
 class Limits(Settings, frozen=True, kw_only=True):
-    """Bounds on how much one client holds at a time. At most one call exceeds them; nothing is dropped."""
+    """Bounds on how much one client holds at a time. At most one call exceeds them; nothing is dropped.
+
+    Attributes:
+        in_flight: Cap on requests in flight. The client finds how many the service takes; without a cap, the
+            pool and half of the process's file descriptors are the bound.
+        queued_users: Most users that wait for a slot or for a retry.
+        queued_bytes: Most bytes of user ids and messages that wait for a slot or for a retry.
+        when_full: At these limits a new call waits before it is encoded (``"wait"``), or raises QueueFullError
+            (``"raise"``).
+    """
 
     in_flight: Count | None = None
-    """Cap on requests in flight. The client finds how many the service takes; without a cap, the pool and half of the
-    process's file descriptors are the bound."""
     queued_users: Count = 100_000
-    """Most users that wait for a slot or for a retry."""
     queued_bytes: Count = 64 * 1024 * 1024
-    """Most bytes of user ids and messages that wait for a slot or for a retry."""
     when_full: Literal["wait", "raise"] = "wait"
-    """At these limits a new call waits before it is encoded (``"wait"``), or raises QueueFullError (``"raise"``)."""
 
 
 class Rate(Settings, frozen=True, kw_only=True):
-    """Fixed limits on how much is sent per second; None is no limit."""
+    """Fixed limits on how much is sent per second; None is no limit.
+
+    Attributes:
+        requests_per_second: Most requests that start per second.
+        users_per_second: Most users in these requests per second.
+    """
 
     requests_per_second: PerSecond | None = None
-    """Most requests that start per second."""
     users_per_second: PerSecond | None = None
-    """Most users in these requests per second."""
 
 
 class Share(Rate, frozen=True, kw_only=True):

@@ -29,22 +29,26 @@ class StopPolicy(Settings, frozen=True, kw_only=True):
     least 20 requests, and of at most twice as many. So a failure that begins after hours of success is noticed as soon
     as a failure from the start. A smaller run is never stopped by a share.
 
+    Attributes:
+        rejected: Most rejected users, as a share. Half is more than stale ids cause: if one id spoils a
+            request, the users beside it are sent without it. A message that the service does not accept is
+            rejected for all users.
+        unknown: Most users with an unknown outcome, as a share. A quarter is a service that breaks down during
+            the run; one gateway error in twenty requests stays below.
+        after: Fewest users of which a share is taken.
+        max_outage: Most seconds of sending without an accepted user. Planning does not count, nor does the time
+            in which the process was stopped. Pauses that the service asks for count, but a run never stops
+            during such a pause: it stops if a request after the pause fails too, or gets no response for that
+            long.
+
     Raises:
         ConfigurationError: A value is out of range.
     """
 
     rejected: Share | None = 0.5
-    """Most rejected users, as a share. Half is more than stale ids cause: if one id spoils a request, the users beside
-    it are sent without it. A message that the service does not accept is rejected for all users."""
     unknown: Share | None = 0.25
-    """Most users with an unknown outcome, as a share. A quarter is a service that breaks down during the run; one
-    gateway error in twenty requests stays below."""
     after: Count = 2000
-    """Fewest users of which a share is taken."""
     max_outage: Duration | None = 600.0
-    """Most seconds of sending without an accepted user. Planning does not count, nor does the time in which the process
-    was stopped. Pauses that the service asks for count, but a run never stops during such a pause: it stops if a
-    request after the pause fails too, or gets no response for that long."""
 
     @classmethod
     def off(cls) -> Self:
