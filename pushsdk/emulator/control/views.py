@@ -10,15 +10,14 @@ from pushsdk._core.lint import Problem, lint
 from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.phones import Notification, Platform, PushView, notifications
 from pushsdk.emulator.shapes import LARGE, READERS, Unreadable, is_large
-from pushsdk.emulator.snippets import curl, python
+from pushsdk.emulator.snippets import curl
 from pushsdk.emulator.store.records import Campaign, CampaignState, Delivered, Recipient, RequestSummary, UserCount
 
 T = TypeVar("T")
 
 _PLATFORMS: tuple[Platform, ...] = ("ios", "android")
 _MAX_USERS = 1000
-_MAX_SNIPPET = 1 << 20  # largest body in bytes that is shown as a command and a program: 16 MB took seconds
-_TOO_LONG = "# This request is too long to be copied from here.\n"
+_MAX_SNIPPET = 1 << 20  # largest body in bytes that is shown as a command: 16 MB took seconds
 
 
 class RequestPage(Struct, frozen=True):
@@ -31,15 +30,15 @@ class RequestPage(Struct, frozen=True):
 class RequestView(RequestSummary, frozen=True, kw_only=True):
     """One request: ``body`` is the JSON, null if invalid; ``text`` is the raw body.
 
-    If the body has over 64 KiB beside its users, ``text`` is cut, and ``lint`` contains an advice about that.
+    ``curl`` is empty for a body that is long, or not JSON. If the body has over 64 KiB beside its users, ``text`` is
+    cut, and ``lint`` contains an advice about that.
     """
 
     body: Any
     text: str
     user_ids: Sequence[str]
     lint: Sequence[Problem]
-    curl: str
-    python: str
+    curl: str = ""
 
 
 class LintResult(Struct, frozen=True):
@@ -99,13 +98,13 @@ class DeleteResult(Struct, frozen=True):
 
 
 def request_view(request: RequestSummary, body: bytes) -> RequestView:
-    """Return a request with its body, lint and snippets."""
+    """Return a request with its body, lint and curl command."""
     summary = msgspec.structs.asdict(request)
     del summary["body"]  # of the preview
     if is_large(body):
         text = body[:LARGE].decode("utf-8", "replace")
         advice = [_too_large(body)]
-        return RequestView(**summary, body=None, text=text, user_ids=(), lint=advice, curl=_TOO_LONG, python=_TOO_LONG)
+        return RequestView(**summary, body=None, text=text, user_ids=(), lint=advice)
     value: Any = _decoded(body, object)
     fields = value if isinstance(value, dict) else {}
     user_ids = fields.get("userIds")
@@ -116,23 +115,15 @@ def request_view(request: RequestSummary, body: bytes) -> RequestView:
     if len(user_ids) > _MAX_USERS:
         user_ids = user_ids[:_MAX_USERS]
         shown = {**msgspec.json.decode(body, type=dict[str, msgspec.Raw]), "userIds": user_ids}
-    as_curl, as_python = _snippets(request.endpoint, body)
+    text = body.decode("utf-8", "replace")
     return RequestView(
         **summary,
         body=shown,
-        text=body.decode("utf-8", "replace"),
+        text=text,
         user_ids=[str(user_id) for user_id in user_ids],
         lint=lint(fields),
-        curl=as_curl,
-        python=as_python,
+        curl="" if value is None or len(body) > _MAX_SNIPPET else curl(request.endpoint, text),
     )
-
-
-def _snippets(endpoint: str, body: bytes) -> tuple[str, str]:
-    """Return the curl command and the Python code for a request, if its body is short enough."""
-    if len(body) > _MAX_SNIPPET:
-        return _TOO_LONG, _TOO_LONG
-    return curl(endpoint, body), python(endpoint, body)
 
 
 def lint_result(endpoint: str, fields: Mapping[str, Any]) -> LintResult:

@@ -127,7 +127,7 @@ function recipients(request, users) {
 }
 
 function code(request) {
-  return [["curl", request.curl], ["Python", request.python]].filter(([, source]) => source).map(([name, source]) => snippet(name, source));
+  return request.curl ? snippet("curl", request.curl) : h("p", { class: "nothing" }, "No command: the body is too long, or not JSON.");
 }
 
 /** Source with a button that copies it. */
