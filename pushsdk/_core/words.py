@@ -11,6 +11,7 @@ from pathlib import PurePath
 _WORDS = (
     (" | null", ""),
     ("Object missing required field", "missing field"),
+    ("Object contains unknown field", "unknown field"),
     ("Expected `bool`", "expected True or False"),
     ("Expected `int", "expected an int"),
     ("Expected `float", "expected a number"),

@@ -162,7 +162,10 @@ WRONG = {
         ["--limits", "{}/limit"],
         "{}/limit: $: ServiceLimits.max_users must be a whole number, 1 or more",
     ),
-    "misspelled limit": (["--limits", "{}/typo"], "{}/typo: $: unknown field 'max_user', did you mean max_users?"),
+    "misspelled limit": (
+        ["--limits", "{}/typo"],
+        "{}/typo: $: Object contains unknown field `max_user`; for the names see: ",
+    ),
     "missing token file": (["--token-file", "{}/none"], "--token-file {}/none: No such file"),
     "a token as an argument": (["--token=s3cret"], "--token"),
     "no JSON": (["--faults", "{}/text"], "--faults {}/text: must be JSON: "),

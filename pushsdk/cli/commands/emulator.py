@@ -3,7 +3,6 @@
 import asyncio
 import codecs
 import os
-import re
 import select
 import signal
 import socket
@@ -13,17 +12,16 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from pushsdk._core.kinds import kinds_of
-from pushsdk._core.words import count, near_word, rule_and_path
+from pushsdk._core.words import count, near_word
 from pushsdk._io.files import lock
 from pushsdk.cli.exit import CommandError, Exit, usage_error
-from pushsdk.cli.files import not_json
+from pushsdk.cli.files import decoded
 from pushsdk.cli.interrupt import not_ignored, signal_handlers
 from pushsdk.cli.options import Flag
 from pushsdk.cli.settings import EMULATOR, emulator_file
@@ -32,7 +30,6 @@ from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError
 from pushsdk.emulator.campaigns.segment import segment_available
 from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.guard import is_host
-from pushsdk.emulator.limits import LimitStatuses
 from pushsdk.emulator.server import bind
 
 DEFAULT_PORT = 8080
@@ -84,7 +81,7 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
     limits = ServiceLimits()
     if options.limits is not None:
         with _option_errors(f"--limits {options.limits}"):
-            limits = _decoded(options.limits, ServiceLimits, ServiceLimits, LimitStatuses)
+            limits = decoded(options.limits.read_bytes(), ServiceLimits)
     faults: list[Fault] = []
     if options.faults in PRESETS:
         faults += PRESETS[options.faults].faults
@@ -92,7 +89,7 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
         near = near_word(options.faults, PRESETS)
         advice = f"; did you mean {near}?" if near else f"; give a JSON file, or a preset: {', '.join(PRESETS)}"
         with _option_errors(f"--faults {options.faults}", advice):
-            faults += _decoded(Path(options.faults), list[Fault], Fault)
+            faults += decoded(Path(options.faults).read_bytes(), list[Fault])
             Rules(faults)
     with _option_errors("--audience"):  # the other options have been checked
         return Emulator(
@@ -105,38 +102,6 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
             audience=options.audience,
             **server,
         )
-
-
-def _decoded(file: Path, kind: Any, *structs: type[msgspec.Struct]) -> Any:
-    """Return the content of a JSON file. Raises ValueError, with a hint at a struct name, and OSError."""
-    content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
-    try:
-        return msgspec.json.decode(content, type=kind)
-    except msgspec.ValidationError as error:
-        raise ValueError(_worded(error, _known_words(error, structs))) from None
-    except (RecursionError, ValueError):
-        raise ValueError(not_json(content)) from None
-
-
-def _worded(error: msgspec.ValidationError, names: tuple[str, ...]) -> str:
-    """Return the path and the rule in an error, an unknown name with the nearest one."""
-    rule, where = rule_and_path(error)
-    for start, noun in (("Object contains unknown field ", "field"), ("Invalid enum value ", "value")):
-        if rule.startswith(start):
-            name = rule.removeprefix(start).strip("'")
-            near = near_word(name, names)
-            advice = f", did you mean {near}?" if near else f": use {', '.join(names)}"
-            rule = f"unknown {noun} {name!r}{advice}"
-    return f"${where}: {rule}"
-
-
-def _known_words(error: msgspec.ValidationError, structs: Sequence[type[msgspec.Struct]]) -> tuple[str, ...]:
-    """Return the field's values if the error names a field, or else all fields."""
-    kinds = {name: kind for struct in structs for name, kind in kinds_of(struct).items()}
-    (field,) = re.findall(r"(\w*)`?$", str(error))[:1]
-    kind = kinds.get(field)
-    choices = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
-    return get_args(choices[0]) if choices else tuple(kinds)
 
 
 def read_token(file: Path) -> str:
