@@ -164,7 +164,7 @@ WRONG = {
     ),
     "misspelled limit": (
         ["--limits", "{}/typo"],
-        "{}/typo: $: Object contains unknown field `max_user`; for the names see: ",
+        "{}/typo: $: unknown field max_user; for the names see: pushsdk docs",
     ),
     "missing token file": (["--token-file", "{}/none"], "--token-file {}/none: No such file"),
     "a token as an argument": (["--token=s3cret"], "--token"),
