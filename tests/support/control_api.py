@@ -100,8 +100,7 @@ class Api:
         assert answer.headers["cache-control"] == "no-store"
         if answer.status == 200:
             route, _ = find(f"{ROOT}{path}".partition("?")[0])[method]
-            assert route.response is not None
-            msgspec.json.decode(answer.body, type=route.response)
+            msgspec.json.decode(answer.body, type=route.kinds["return"])
         else:
             assert list(answer.json) == ["error"], answer.json
             assert answer.json["error"]

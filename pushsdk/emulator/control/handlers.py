@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import Struct
 from pushsdk._core.openapi import service_document
 from pushsdk._version import __version__
 from pushsdk.emulator.control import routes, views
+from pushsdk.emulator.control.routes import route
 from pushsdk.emulator.faults import PRESETS, Preset, Rules, preset
 from pushsdk.emulator.guard import PREFIX, Guard, Refused
 from pushsdk.emulator.http_io import PRIVATE, json_response, read_body, refuse
@@ -34,18 +36,8 @@ _HEARTBEAT = 15.0  # seconds
 _MAX_BURST = 50  # requests in one stream write; for more the reader has to read the list
 
 
-class ControlRequest(Struct, frozen=True):
-    """A request to a control route, decoded. ``names`` are the variable parts of the path."""
-
-    request: web.BaseRequest
-    names: dict[str, str]
-    query: Any
-    body: Any
-    inbox: InboxState  # the state of all inboxes if the route is not scoped
-
-
 class Control:
-    """Answers the routes in ``routes.ROUTES``. A route's handler is the method with the route's name.
+    """Answers the routes, each with one of its methods.
 
     A plain method runs in a thread, because it reads or writes the store. A coroutine runs in the event loop.
     """
@@ -59,12 +51,8 @@ class Control:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request to a path below the root."""
         try:
-            control_request, route = await self._read(request)
-            handler = getattr(self, f"_{route.name}")
-            if inspect.iscoroutinefunction(handler):
-                value = await handler(control_request)
-            else:
-                value = await asyncio.to_thread(handler, control_request)
+            answer = await self._bound(request)
+            value = await (answer() if inspect.iscoroutinefunction(answer.func) else asyncio.to_thread(answer))
             return value if isinstance(value, web.StreamResponse) else json_response(200, value, PRIVATE)
         except Refused as refused:
             return refuse(refused, PRIVATE)
@@ -73,28 +61,31 @@ class Control:
         except RecursionError:
             return refuse(Refused(500, "a value in the response is nested too deeply to be shown"), PRIVATE)
 
-    async def _read(self, request: web.BaseRequest) -> tuple[ControlRequest, routes.Route]:
-        route, names = self._find_route(request)
-        query = routes.read_query(route.query, request.query)
-        body = None if route.body is None else await self._body(request, route.body)
-        inbox = self._service.inboxes.all
-        if route.scoped and not (route.over_all and query.inbox == "*"):
-            inbox = self._state(request, query.inbox)
-        return ControlRequest(request, names, query, body, inbox), route
+    async def _bound(self, request: web.BaseRequest) -> partial[Any]:
+        """Return the handler with the arguments that its parameters ask for. Raises `Refused`."""
+        found, names = self._find_route(request)
+        query = routes.read_query(found.query, request.query)
+        values = {"request": request, "query": query, **names}
+        if "body" in found.kinds:
+            values["body"] = await self._body(request, found.kinds["body"])
+        if "inbox" in found.kinds:
+            is_all = found.over_all and query.inbox == "*"
+            values["inbox"] = self._service.inboxes.all if is_all else self._state(request, query.inbox)
+        return partial(found.handler, self, **{name: values[name] for name in found.kinds.keys() & values})
 
     def _find_route(self, request: web.BaseRequest) -> tuple[routes.Route, dict[str, str]]:
         """Return the route of an admitted request, and the names in the path. Raises `Refused`."""
         matches = routes.find(request.rel_url.raw_path)
-        route, names = matches.get(request.method, (None, {}))
-        if route is not None and route.open:
+        found, names = matches.get(request.method, (None, {}))
+        if found is not None and found.open:
             self._guard.check_origin(request.headers)
         else:
             self._guard.check_control(request.method, request.headers)
-        if route is None and matches:
+        if found is None and matches:
             raise Refused(405, f"the method must be {' or '.join(matches)}", {"Allow": ", ".join(matches)})
-        if route is None:
+        if found is None:
             raise Refused(404, f"no such route: see {routes.ROOT}/openapi.json")
-        return route, names
+        return found, names
 
     async def _body(self, request: web.BaseRequest, kind: type[Struct]) -> Struct:
         try:
@@ -116,59 +107,84 @@ class Control:
 
     # The service
 
-    async def _get_health(self, request: ControlRequest) -> routes.Ok:
+    @route("GET", "/health", open=True)
+    async def get_health(self) -> routes.Ok:
+        """Say that the service is alive."""
         return routes.Ok(version=__version__)
 
-    def _get_openapi_json(self, request: ControlRequest) -> dict[str, Any]:
+    @route("GET", "/openapi.json", open=True)
+    def get_openapi(self) -> dict[str, Any]:
+        """Return this document."""
         return routes.openapi(__version__, token=self._guard.needs_token)
 
-    def _get_service_openapi_json(self, request: ControlRequest) -> dict[str, Any]:
+    @route("GET", "/service/openapi.json", open=True)
+    def get_service_openapi(self) -> dict[str, Any]:
+        """Return the push service as OpenAPI."""
         return service_document(PREFIX)
 
-    def _get_service(self, request: ControlRequest) -> routes.Service:
+    @route("GET", "/service")
+    def get_service(self) -> routes.Service:
+        """Return the emulator's Api-Key and inbox."""
         return routes.Service(self._api_key, self._store.find(self._api_key).name)
 
-    def _post_lint(self, request: ControlRequest) -> views.LintResult:
-        return views.lint_result(request.body.endpoint, request.body.body)
+    @route("POST", "/lint")
+    def lint(self, body: routes.LintBody) -> views.LintResult:
+        """Check a request without sending it."""
+        return views.lint_result(body.endpoint, body.body)
 
-    def _get_inboxes(self, request: ControlRequest) -> list[InboxView]:
+    @route("GET", "/inboxes")
+    def get_inboxes(self) -> list[InboxView]:
+        """Return all inboxes."""
         return self._service.inboxes.views()
 
-    async def _get_unmatched(self, request: ControlRequest) -> list[Unmatched]:
+    @route("GET", "/unmatched")
+    async def get_unmatched(self) -> list[Unmatched]:
+        """Return the requests that reached no inbox."""
         return list(reversed(self._service.unmatched))
 
-    def _get_presets(self, request: ControlRequest) -> list[Preset]:
+    @route("GET", "/presets")
+    def get_presets(self) -> list[Preset]:
+        """Return the named lists of fault rules."""
         return list(PRESETS.values())
 
-    async def _get_clock(self, request: ControlRequest) -> routes.Clock:
+    @route("GET", "/clock")
+    async def get_clock(self) -> routes.Clock:
+        """Return the service's time."""
         return routes.Clock(self._service.now(), self._service.ahead)
 
-    async def _post_clock(self, request: ControlRequest) -> routes.Clock:
-        self._service.advance(request.body.advance)
-        return await self._get_clock(request)
+    @route("POST", "/clock")
+    async def set_clock(self, body: routes.ClockBody) -> routes.Clock:
+        """Set the clock forward."""
+        self._service.advance(body.advance)
+        return await self.get_clock()
 
     # Users
 
-    def _get_users(self, request: ControlRequest) -> views.UserPage:
-        query = request.query
-        users = self._store.received(request.inbox.ref, like=query.search, after=query.after, limit=query.limit + 1)
+    @route("GET", "/users")
+    def get_users(self, inbox: InboxState, query: routes.UsersQuery) -> views.UserPage:
+        """Return the users with accepted pushes."""
+        users = self._store.received(inbox.ref, like=query.search, after=query.after, limit=query.limit + 1)
         page = users[: query.limit]
         return views.UserPage(page, page[-1].user_id if len(users) > query.limit else None)
 
-    def _get_users_id(self, request: ControlRequest) -> views.UserView:
-        user_id = request.names["id"]
-        accepted, delivered = self._store.delivered(request.inbox.ref, user_id, size=_MAX_BODIES)
-        return views.user_view(user_id, accepted, delivered, self._service.now())
+    @route("GET", "/users/{user}")
+    def get_user(self, inbox: InboxState, user: str) -> views.UserView:
+        """Return the pushes of a user."""
+        accepted, delivered = self._store.delivered(inbox.ref, user, size=_MAX_BODIES)
+        return views.user_view(user, accepted, delivered, self._service.now())
 
-    def _get_duplicates(self, request: ControlRequest) -> list[UserCount]:
-        return self._store.received(request.inbox.ref, same=2)
+    @route("GET", "/duplicates")
+    def get_duplicates(self, inbox: InboxState) -> list[UserCount]:
+        """Return the users with the same push accepted twice."""
+        return self._store.received(inbox.ref, same=2)
 
     # Requests
 
-    def _get_requests(self, request: ControlRequest) -> views.RequestPage:
-        query = request.query
+    @route("GET", "/requests", over_all=True)
+    def get_requests(self, inbox: InboxState, query: routes.ListQuery) -> views.RequestPage:
+        """Return requests, newest first."""
         requests = self._store.requests(
-            request.inbox.ref,
+            inbox.ref,
             parse(query.search),
             after=query.after,
             before=NO_BOUND if query.before is None else query.before,
@@ -178,76 +194,91 @@ class Control:
         page, key = requests[: query.limit], "group" if query.grouped else "id"
         return views.RequestPage(page, getattr(page[-1], key) if len(requests) > query.limit else None)
 
-    async def _post_requests(self, request: ControlRequest) -> views.SendResult:
-        record = self._service.record(request.inbox, request.query.endpoint)
-        response = await self._service.receive(request.request, request.inbox, record, on_wire=False)
+    @route("POST", "/requests")
+    async def send_request(
+        self, request: web.BaseRequest, inbox: InboxState, query: routes.SendQuery
+    ) -> views.SendResult:
+        """Send the body to the service, as a client would."""
+        record = self._service.record(inbox, query.endpoint)
+        response = await self._service.receive(request, inbox, record, on_wire=False)
         body = getattr(response, "body", None) or b""
         status = record.status if record.id else response.status
         return views.SendResult(record.id, status, record.accepted, body.decode())
 
-    def _get_export(self, request: ControlRequest) -> web.Response:
-        ref, search = request.inbox.ref, parse(request.query.search)
-        summaries = self._store.requests(ref, search, limit=_MAX_EXPORT)
-        pairs = [pair for summary in summaries if (pair := self._store.request(ref, summary.id)) is not None]
+    @route("GET", "/export", over_all=True)
+    def get_export(self, inbox: InboxState, query: routes.SearchQuery) -> web.StreamResponse:
+        """Return the newest 1,000 requests with bodies, as JSON lines."""
+        summaries = self._store.requests(inbox.ref, parse(query.search), limit=_MAX_EXPORT)
+        pairs = [pair for summary in summaries if (pair := self._store.request(inbox.ref, summary.id)) is not None]
         lines = msgspec.json.Encoder().encode_lines([views.export_row(*pair) for pair in pairs])
         return web.Response(body=lines, content_type="application/jsonl", headers=PRIVATE)
 
-    def _delete_requests(self, request: ControlRequest) -> views.DeleteResult:
-        search = parse(request.query.search)
+    @route("DELETE", "/requests")
+    def delete_requests(self, inbox: InboxState, query: routes.DeleteQuery) -> views.DeleteResult:
+        """Delete requests, not counts."""
+        search = parse(query.search)
         if search.partial:
             raise Refused(400, "the search has a term without a value, or too many terms: it would delete too much")
-        if (search == Search()) is not request.query.all:
+        if (search == Search()) is not query.all:
             raise Refused(400, "give either ?search=..., or ?all=true to delete all requests")
-        return self._delete(request, search, None)
+        return self._delete(inbox, search, None)
 
-    def _get_requests_id(self, request: ControlRequest) -> views.RequestView:
-        stored = self._store.request(request.inbox.ref, _number(request.names["id"]))
+    @route("GET", "/requests/{number}", over_all=True)
+    def get_request(self, inbox: InboxState, number: str) -> views.RequestView:
+        """Return one request with its body."""
+        stored = self._store.request(inbox.ref, _number(number))
         if stored is None:
             raise Refused(404, "no request with this id is stored")
         return views.request_view(*stored)
 
-    def _delete_requests_id(self, request: ControlRequest) -> views.DeleteResult:
-        return self._delete(request, Search(), _number(request.names["id"]))
+    @route("DELETE", "/requests/{number}")
+    def delete_request(self, inbox: InboxState, number: str) -> views.DeleteResult:
+        """Delete one request."""
+        return self._delete(inbox, Search(), _number(number))
 
-    def _delete(self, request: ControlRequest, search: Search, only: int | None) -> views.DeleteResult:
-        deleted = self._store.delete(request.inbox.ref, search, only=only)
-        request.inbox.events.publish("deleted", id=only or 0)
+    def _delete(self, inbox: InboxState, search: Search, only: int | None) -> views.DeleteResult:
+        deleted = self._store.delete(inbox.ref, search, only=only)
+        inbox.events.publish("deleted", id=only or 0)
         return views.DeleteResult(deleted)
 
     # Campaigns
 
-    def _get_campaigns(self, request: ControlRequest) -> list[views.CampaignView]:
-        campaigns = self._store.campaigns(request.inbox.ref, limit=_MAX_CAMPAIGNS, size=LARGE)
+    @route("GET", "/campaigns")
+    def get_campaigns(self, inbox: InboxState) -> list[views.CampaignView]:
+        """Return the newest campaigns."""
+        campaigns = self._store.campaigns(inbox.ref, limit=_MAX_CAMPAIGNS, size=LARGE)
         return [views.campaign_view(campaign) for campaign in reversed(campaigns)]
 
-    def _get_campaigns_uuid(self, request: ControlRequest) -> views.CampaignView:
-        campaign = self._campaign(request)
-        rows = self._store.recipients(campaign, after=request.query.after, limit=request.query.limit)
-        return views.campaign_view(campaign, rows)
+    @route("GET", "/campaigns/{uuid}")
+    def get_campaign(self, inbox: InboxState, uuid: str, query: routes.PageQuery) -> views.CampaignView:
+        """Return one campaign, with a page of its recipients."""
+        campaign = self._campaign(inbox, uuid)
+        return views.campaign_view(campaign, self._store.recipients(campaign, after=query.after, limit=query.limit))
 
-    async def _post_campaigns_uuid_start(self, request: ControlRequest) -> views.CampaignView:
-        campaign = await asyncio.to_thread(self._campaign, request)
+    @route("POST", "/campaigns/{uuid}/start")
+    async def start_campaign(self, inbox: InboxState, uuid: str) -> views.CampaignView:
+        """Start a campaign now."""
+        campaign = await asyncio.to_thread(self._campaign, inbox, uuid)
         with _refused(409):
-            return views.campaign_view(self._service.campaigns.start(request.inbox.ref.id, campaign))
+            return views.campaign_view(self._service.campaigns.start(inbox.ref.id, campaign))
 
-    def _campaign(self, request: ControlRequest) -> Campaign:
-        campaign = self._store.campaign(request.inbox.ref, request.names["uuid"])
+    def _campaign(self, inbox: InboxState, uuid: str) -> Campaign:
+        campaign = self._store.campaign(inbox.ref, uuid)
         if campaign is None:
             raise Refused(404, "no campaign of this inbox has this uuid")
         return campaign
 
     # Events
 
-    async def _get_events(self, request: ControlRequest) -> web.StreamResponse:
-        """Send server-sent events until the client disconnects or the service closes.
-
-        After each ``hello`` the client reads the lists; every later change is an event. A ``resync`` replaces events
-        that were too many: the client reads the lists again.
-        """
-        inbox, end = request.inbox, self._service.end_of(request.request)
+    @route("GET", "/events", over_all=True)
+    async def get_events(self, request: web.BaseRequest, inbox: InboxState) -> web.StreamResponse:
+        """Send changes as server-sent events, until the client disconnects or the service closes."""
+        # After each hello the client reads the lists; every later change is an event. A resync replaces events that
+        # were too many: the client reads the lists again.
+        end = self._service.end_of(request)
         response = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream"})
         with suppress(ConnectionError):  # the client disconnected
-            await response.prepare(request.request)
+            await response.prepare(request)
             mark = inbox.events.mark
             await response.write(_frame("hello", {}))
             while not end.done():
@@ -296,42 +327,56 @@ class Control:
 
     # Faults and limits
 
-    def _get_faults(self, request: ControlRequest) -> views.FaultList:
-        return views.faults(request.inbox.rules)
+    @route("GET", "/faults")
+    def get_faults(self, inbox: InboxState) -> views.FaultList:
+        """Return the fault rules and their hits."""
+        return views.faults(inbox.rules)
 
-    def _put_faults(self, request: ControlRequest) -> views.FaultList:
-        body = request.body
-        if (body.faults is None) == (body.preset is None):
+    @route("PUT", "/faults")
+    def set_faults(self, inbox: InboxState, body: routes.FaultsBody) -> views.FaultList:
+        """Replace the rules."""
+        if (body.faults is None) is (body.preset is None):
             raise Refused(400, "give either `faults`, a list of rules, or the name of a `preset`")
         with _refused(400):
-            faults = preset(body.preset).faults if body.faults is None else body.faults
-            rules = Rules(faults, seed=body.seed)
-        request.inbox.set_rules(rules)
-        return views.faults(request.inbox.rules)
+            faults = body.faults or (preset(body.preset).faults if body.preset is not None else ())
+            inbox.set_rules(Rules(faults, seed=body.seed))
+        return views.faults(inbox.rules)
 
-    def _delete_faults(self, request: ControlRequest) -> views.FaultList:
-        request.inbox.set_rules(Rules())
-        return views.faults(request.inbox.rules)
+    @route("DELETE", "/faults")
+    def delete_faults(self, inbox: InboxState) -> views.FaultList:
+        """Remove all rules."""
+        inbox.set_rules(Rules())
+        return views.faults(inbox.rules)
 
-    def _patch_faults_name(self, request: ControlRequest) -> views.FaultList:
+    @route("PATCH", "/faults/{name}")
+    def switch_fault(self, inbox: InboxState, name: str, body: routes.EnabledBody) -> views.FaultList:
+        """Switch a rule on or off."""
         with _refused(404):
-            request.inbox.rules.enable(request.names["name"], request.body.enabled)
-        request.inbox.events.publish("faults")
-        return views.faults(request.inbox.rules)
+            inbox.rules.enable(name, body.enabled)
+        inbox.events.publish("faults")
+        return views.faults(inbox.rules)
 
-    def _get_limits(self, request: ControlRequest) -> ServiceLimits:
-        return request.inbox.limiter.limits
+    @route("GET", "/limits")
+    def get_limits(self, inbox: InboxState) -> ServiceLimits:
+        """Return the limits of the inbox."""
+        return inbox.limiter.limits
 
-    def _put_limits(self, request: ControlRequest) -> ServiceLimits:
-        request.inbox.set_limits(request.body)
-        return request.inbox.limiter.limits
+    @route("PUT", "/limits")
+    def set_limits(self, inbox: InboxState, body: ServiceLimits) -> ServiceLimits:
+        """Replace the limits."""
+        inbox.set_limits(body)
+        return body
 
-    def _put_label(self, request: ControlRequest) -> routes.Ok:
-        self._store.label(request.inbox.ref, request.body.label)
+    @route("PUT", "/label")
+    def set_label(self, inbox: InboxState, body: routes.LabelBody) -> routes.Ok:
+        """Set the inbox's label."""
+        self._store.label(inbox.ref, body.label)
         return routes.Ok()
 
-    def _post_reset(self, request: ControlRequest) -> routes.Ok:
-        self._service.inboxes.reset(request.inbox)
+    @route("POST", "/reset")
+    def reset(self, inbox: InboxState) -> routes.Ok:
+        """Empty the inbox."""
+        self._service.inboxes.reset(inbox)
         return routes.Ok()
 
 

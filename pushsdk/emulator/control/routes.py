@@ -1,24 +1,24 @@
-"""The control route table, sans-IO: parameters, bodies, responses. The OpenAPI document is made from it."""
+"""The control routes, sans-IO: parameters, bodies, and the table that the OpenAPI document is made from."""
 
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import msgspec
+from aiohttp import web
 from msgspec import Meta, Struct
 
-from pushsdk.emulator.control import views
-from pushsdk.emulator.faults import Fault, Preset
+from pushsdk.emulator.faults import Fault
 from pushsdk.emulator.guard import Refused
-from pushsdk.emulator.limits import ServiceLimits
-from pushsdk.emulator.store.records import InboxView, Unmatched, UserCount
 
 ROOT = "/_emulator/v1"
 _OPENAPI = Path(__file__).with_name("openapi.json").read_bytes()
 _Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 _Line: TypeAlias = Annotated[str, Meta(max_length=1000)]
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 _Mark: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
@@ -111,60 +111,43 @@ class Error(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """A table row: ``path`` is below the root, with ``{names}``; a ``scoped`` route needs an inbox."""
+    """A control route: ``path`` is below the root, with ``{names}``.
+
+    The handler's parameters say what it needs: an ``inbox``, a ``query`` and a ``body`` of the annotated type, the
+    ``request``, and the names in the path. Its docstring is the summary.
+    """
 
     method: str
     path: str
-    summary: str
-    response: Any
-    query: type[RouteQuery] = RouteQuery
-    body: type[Struct] | None = None
-    scoped: bool = True
+    pattern: re.Pattern[str]
+    handler: Callable[..., Any]
     open: bool = False  # needs no token
-    over_all: bool = False  # takes the name *, for all inboxes
+    over_all: bool = False  # takes the inbox *, for all inboxes
 
     @property
-    def name(self) -> str:
-        """The handler's name, for example ``get_users_id``."""
-        return "_".join((self.method.lower(), *re.findall(r"\w+", self.path)))
+    def kinds(self) -> Mapping[str, Any]:
+        """The handler's annotations by parameter name."""
+        return self.handler.__annotations__
+
+    @property
+    def query(self) -> Any:
+        """The type of the query."""
+        return self.kinds.get("query", RouteQuery)
 
 
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "/health", "liveness", Ok, scoped=False, open=True),
-    Route("GET", "/openapi.json", "this document", dict[str, Any], scoped=False, open=True),
-    Route("GET", "/service/openapi.json", "the push service, as OpenAPI", dict[str, Any], scoped=False, open=True),
-    Route("GET", "/service", "the emulator's Api-Key and inbox", Service, scoped=False),
-    Route("POST", "/lint", "check a request without sending it", views.LintResult, body=LintBody, scoped=False),
-    Route("GET", "/inboxes", "all inboxes", list[InboxView], scoped=False),
-    Route("GET", "/unmatched", "requests that reached no inbox", list[Unmatched], scoped=False),
-    Route("GET", "/presets", "named lists of fault rules", list[Preset], scoped=False),
-    Route("GET", "/clock", "the service's time", Clock, scoped=False),
-    Route("POST", "/clock", "set the clock forward", Clock, body=ClockBody, scoped=False),
-    Route("PUT", "/label", "set the inbox's label", Ok, body=LabelBody),
-    Route("GET", "/users", "users with accepted pushes", views.UserPage, query=UsersQuery),
-    Route("GET", "/users/{id}", "the pushes of a user", views.UserView),
-    Route("GET", "/duplicates", "users with the same push accepted twice", list[UserCount]),
-    Route("GET", "/requests", "requests, newest first", views.RequestPage, query=ListQuery, over_all=True),
-    Route("POST", "/requests", "send the body to the service, as a client would", views.SendResult, query=SendQuery),
-    Route("GET", "/export", "newest 1,000 requests with bodies, as JSON lines", None, query=SearchQuery, over_all=True),
-    Route("DELETE", "/requests", "delete requests, not counts", views.DeleteResult, query=DeleteQuery),
-    Route("GET", "/requests/{id}", "one request with its body", views.RequestView, over_all=True),
-    Route("DELETE", "/requests/{id}", "delete one request", views.DeleteResult),
-    Route("GET", "/campaigns", "the newest campaigns", list[views.CampaignView]),
-    Route("GET", "/campaigns/{uuid}", "one campaign", views.CampaignView, query=PageQuery),
-    Route("POST", "/campaigns/{uuid}/start", "start a campaign now", views.CampaignView),
-    Route("GET", "/events", "changes, as server-sent events", None, over_all=True),
-    Route("GET", "/faults", "the fault rules and their hits", views.FaultList),
-    Route("PUT", "/faults", "replace the rules", views.FaultList, body=FaultsBody),
-    Route("DELETE", "/faults", "remove all rules", views.FaultList),
-    Route("PATCH", "/faults/{name}", "switch a rule on or off", views.FaultList, body=EnabledBody),
-    Route("GET", "/limits", "the limits of the inbox", ServiceLimits),
-    Route("PUT", "/limits", "replace the limits", ServiceLimits, body=ServiceLimits),
-    Route("POST", "/reset", "empty the inbox", Ok),
-)
+ROUTES: list[Route] = []
+"""All routes, in the order of their handlers."""
 
 
-_PATTERNS = [(route, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"{ROOT}{route.path}"))) for route in ROUTES]
+def route(method: str, path: str, **access: bool) -> Callable[[Handler], Handler]:
+    """Return a decorator that makes a function the handler of a route."""
+    pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"{ROOT}{path}"))
+
+    def add(handler: Handler) -> Handler:
+        ROUTES.append(Route(method, path, pattern, handler, **access))
+        return handler
+
+    return add
 
 
 def find(raw_path: str) -> dict[str, tuple[Route, dict[str, str]]]:
@@ -174,8 +157,8 @@ def find(raw_path: str) -> dict[str, tuple[Route, dict[str, str]]]:
     """
     return {
         route.method: (route, {name: unquote(value) for name, value in match.groupdict().items()})
-        for route, pattern in _PATTERNS
-        if (match := pattern.fullmatch(raw_path))
+        for route in ROUTES
+        if (match := route.pattern.fullmatch(raw_path))
     }
 
 
@@ -206,8 +189,8 @@ def read_body(kind: type[Kind], body: bytes) -> Kind:
 def openapi(version: str, *, token: bool) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document for all routes; with ``token`` they require one."""
     document: dict[str, Any] = msgspec.json.decode(_OPENAPI)
-    kinds = [kind for route in ROUTES for kind in (route.response, route.query, route.body) if kind is not None]
-    kinds = list(dict.fromkeys([Error, *kinds]))
+    kinds = [kind for route in ROUTES for kind in (route.kinds["return"], route.query, route.kinds.get("body", Error))]
+    kinds = [kind for kind in dict.fromkeys(kinds) if kind is not web.StreamResponse]
     references, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schemas = dict(zip(kinds, references, strict=True))
     document["info"]["version"], document["components"]["schemas"] = version, components
@@ -215,7 +198,8 @@ def openapi(version: str, *, token: bool) -> dict[str, Any]:
     for route in ROUTES:
         operation = _operation(route, schemas, components)
         # An Api-Key names the inbox, or the query does.
-        operation["security"] = [] if route.open else [{**needed, "key": []}, needed] if route.scoped else [needed]
+        security = [{**needed, "key": []}, needed] if "inbox" in route.kinds else [needed]
+        operation["security"] = [] if route.open else security
         document["paths"].setdefault(f"{ROOT}{route.path}", {})[route.method.lower()] = operation
     return document
 
@@ -223,22 +207,22 @@ def openapi(version: str, *, token: bool) -> dict[str, Any]:
 def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in re.findall(r"{(\w+)}", route.path)
+        for name in route.pattern.groupindex
     ]
     parameters += [
         {"name": name, "in": "query", "schema": schema}
         for name, schema in components[route.query.__name__]["properties"].items()
-        if route.scoped or name != "inbox"
+        if name != "inbox" or name in route.kinds
     ]
     stream = {"text/event-stream": {"schema": {"type": "string"}}}
-    content = stream if route.response is None else _json(schemas[route.response])
-    operation: dict[str, Any] = {"operationId": route.name, "summary": route.summary, "parameters": parameters}
+    response, summary = schemas.get(route.kinds["return"]), inspect.getdoc(route.handler)
+    operation: dict[str, Any] = {"operationId": route.handler.__name__, "summary": summary, "parameters": parameters}
     operation["responses"] = {
-        "200": {"description": route.summary, "content": content},
+        "200": {"description": summary, "content": stream if response is None else _json(response)},
         "default": {"description": "error", "content": _json(schemas[Error])},
     }
-    if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": _json(schemas[route.body])}
+    if "body" in route.kinds:
+        operation["requestBody"] = {"required": True, "content": _json(schemas[route.kinds["body"]])}
     return operation
 
 
