@@ -19,14 +19,14 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 191_500,
+    "tokens of pushsdk": 190_300,
     "tokens of tests": 322_500,
     "functions with more than 8 decisions, per 1,000": 24.3,
     "functions with more than 15 decisions": 0,
     "classes with more than 15 attributes": 0,
     "modules in the longest chain of imports": 18,
     "'of' per 1,000 words of docstrings and comments": 10.3,
-    "'own' per 1,000 words of docstrings and comments": 0.51,
+    "'own' per 1,000 words of docstrings and comments": 0.5,
     "'what' per 1,000 words of docstrings and comments": 1.07,
 }
 SLACK = 0.03  # of a bound: how far a figure may fall before its bound must follow

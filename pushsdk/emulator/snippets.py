@@ -3,14 +3,17 @@
 import json
 from pathlib import Path
 
+_MAX_LENGTH = 1 << 20  # characters: 16 MB took seconds
 _CURL = Path(__file__).with_name("snippet.sh.template").read_text().rstrip()
 
 
 def curl(endpoint: str, body: str) -> str:
-    """Return the request as a POSIX shell command that sends equal JSON.
+    """Return the request as a POSIX shell command that sends equal JSON; empty for a long body.
 
     The command is pasted into shells, so no body may end a quote or contain a control character.
     """
+    if len(body) > _MAX_LENGTH:
+        return ""
     # In valid JSON control characters are between tokens, other unprintable characters within strings.
     unsafe = {char for char in {*body} - {"\n"} if not char.isprintable()}
     text = body.translate({ord(char): " " if char < " " else json.dumps(char)[1:-1] for char in unsafe})

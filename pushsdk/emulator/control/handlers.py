@@ -37,7 +37,7 @@ _MAX_BURST = 50  # requests in one stream write; for more the reader has to read
 
 
 class Control:
-    """Answers the routes, each with one of its methods.
+    """Answers the routes, each with a method.
 
     A plain method runs in a thread, because it reads or writes the store. A coroutine runs in the event loop.
     """
@@ -144,7 +144,7 @@ class Control:
 
     @route("GET", "/presets")
     def get_presets(self) -> list[Preset]:
-        """Return the named lists of fault rules."""
+        """Return the presets: fault rules with a name."""
         return list(PRESETS.values())
 
     @route("GET", "/clock")
@@ -169,7 +169,7 @@ class Control:
 
     @route("GET", "/users/{user}")
     def get_user(self, inbox: InboxState, user: str) -> views.UserView:
-        """Return the pushes of a user."""
+        """Return a user's pushes."""
         accepted, delivered = self._store.delivered(inbox.ref, user, size=_MAX_BODIES)
         return views.user_view(user, accepted, delivered, self._service.now())
 
@@ -251,7 +251,7 @@ class Control:
 
     @route("GET", "/campaigns/{uuid}")
     def get_campaign(self, inbox: InboxState, uuid: str, query: routes.PageQuery) -> views.CampaignView:
-        """Return one campaign, with a page of its recipients."""
+        """Return one campaign and its next recipients."""
         campaign = self._campaign(inbox, uuid)
         return views.campaign_view(campaign, self._store.recipients(campaign, after=query.after, limit=query.limit))
 
@@ -358,7 +358,7 @@ class Control:
 
     @route("GET", "/limits")
     def get_limits(self, inbox: InboxState) -> ServiceLimits:
-        """Return the limits of the inbox."""
+        """Return the inbox's limits."""
         return inbox.limiter.limits
 
     @route("PUT", "/limits")

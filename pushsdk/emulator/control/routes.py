@@ -113,7 +113,7 @@ class Error(Struct, frozen=True):
 class Route(Struct, frozen=True):
     """A control route: ``path`` is below the root, with ``{names}``.
 
-    The handler's parameters say what it needs: an ``inbox``, a ``query`` and a ``body`` of the annotated type, the
+    The handler's parameters name its needs: an ``inbox``, a ``query`` and a ``body`` with the annotated types, the
     ``request``, and the names in the path. Its docstring is the summary.
     """
 
@@ -140,7 +140,7 @@ ROUTES: list[Route] = []
 
 
 def route(method: str, path: str, **access: bool) -> Callable[[Handler], Handler]:
-    """Return a decorator that makes a function the handler of a route."""
+    """Return a decorator that makes a function a route's handler."""
     pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"{ROOT}{path}"))
 
     def add(handler: Handler) -> Handler:
@@ -196,12 +196,16 @@ def openapi(version: str, *, token: bool) -> dict[str, Any]:
     document["info"]["version"], document["components"]["schemas"] = version, components
     needed: dict[str, list[str]] = {"token": []} if token else {}
     for route in ROUTES:
-        operation = _operation(route, schemas, components)
-        # An Api-Key names the inbox, or the query does.
-        security = [{**needed, "key": []}, needed] if "inbox" in route.kinds else [needed]
-        operation["security"] = [] if route.open else security
+        operation = {**_operation(route, schemas, components), "security": _security(route, needed)}
         document["paths"].setdefault(f"{ROOT}{route.path}", {})[route.method.lower()] = operation
     return document
+
+
+def _security(route: Route, needed: dict[str, list[str]]) -> list[dict[str, list[str]]]:
+    if route.open:
+        return []
+    # An Api-Key names the inbox, or the query does.
+    return [{**needed, "key": []}, needed] if "inbox" in route.kinds else [needed]
 
 
 def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ T = TypeVar("T")
 
 _PLATFORMS: tuple[Platform, ...] = ("ios", "android")
 _MAX_USERS = 1000
-_MAX_SNIPPET = 1 << 20  # largest body in bytes that is shown as a command: 16 MB took seconds
 
 
 class RequestPage(Struct, frozen=True):
@@ -122,7 +121,7 @@ def request_view(request: RequestSummary, body: bytes) -> RequestView:
         text=text,
         user_ids=[str(user_id) for user_id in user_ids],
         lint=lint(fields),
-        curl="" if value is None or len(body) > _MAX_SNIPPET else curl(request.endpoint, text),
+        curl="" if value is None else curl(request.endpoint, text),
     )
 
 
