@@ -71,12 +71,11 @@ async def test_the_first_push_is_composed_looked_at_sent_again_and_edited(desk):
     await read(page.get_by_role("group", name="Android, expanded"), "Buy")
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await press(page, "Code", "tab")
-    for name, part in (("curl", "curl"), ("Python", "AsyncPushClient")):
-        await press(page, f"Copy {name}")
-        await read(page, f"{name} copied")
-        copied = await page.evaluate("navigator.clipboard.readText()")
-        assert part in copied
-        assert desk.emulator.api_key not in copied
+    await press(page, "Copy curl")
+    await read(page, "curl copied")
+    copied = await page.evaluate("navigator.clipboard.readText()")
+    assert "curl" in copied
+    assert desk.emulator.api_key not in copied
     await press(page, "Send again")
     await read(page.get_by_role("option", name="From the JSON"), "2 pushes")
     assert desk.emulator.pushes[1].body == first.body
