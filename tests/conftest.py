@@ -1,10 +1,12 @@
 """Settings of all tests: a busy machine causes no failures, and processes start fast."""
 
+import ctypes
 import gc
 import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from support.servers import postgres_server, redis_server
 # Without bytecode each of the hundreds of processes that the tests start compiles the package: twice the time of a run.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 # A busy machine may be slow to run an example or to generate values.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,6 +39,26 @@ def pytest_cmdline_main(config):
         return
     if config.getoption("numprocesses", 0) is None and all(Path(each).is_dir() for each in config.args):
         config.option.numprocesses, config.option.dist = "auto", "worksteal"
+
+
+def pytest_configure(config):
+    """Have nothing survive SIGTERM. A worker of xdist gets it from the kernel when the process that started it ends."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):
+        signal.signal(signal.SIGTERM, end_with_descendants)
+    if hasattr(config, "workerinput") and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def end_with_descendants(signum, _):
+    processes = [os.getpid()]
+    for pid in processes:
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):  # the process has just ended
+                processes += map(int, task.read_text().split())
+    for pid in reversed(processes[1:]):
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    os._exit(128 + signum)
 
 
 def pytest_report_header():
