@@ -24,12 +24,12 @@ def _pages(tmp_path, monkeypatch):
 
 
 def test_a_page_is_plain_markdown_in_a_pipe(command):
-    assert command("docs", "retries") == (0, PAGES["retries"], "")
-    assert command("docs", "Retries.md") == (0, PAGES["retries"], "")
+    assert command("docs retries") == (0, PAGES["retries"], "")
+    assert command("docs Retries.md") == (0, PAGES["retries"], "")
 
 
 def test_a_part_of_a_name_is_enough_if_it_names_one_page(command):
-    assert command("docs", "send") == (0, PAGES["sending"], "")
+    assert command("docs send") == (0, PAGES["sending"], "")
 
 
 def test_without_a_topic_the_index_is_shown(command):
@@ -38,14 +38,14 @@ def test_without_a_topic_the_index_is_shown(command):
 
 def test_a_page_is_drawn_on_a_terminal(command, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    result = command("docs", "sending")
+    result = command("docs sending")
     assert result.code == 0
     lines = Text.from_ansi(result.out).plain.split("\n")
     assert [line.strip() for line in lines if line.strip()] == ["Sending", "How to send:", "see Retries (retries)."]
 
 
 def test_the_list_has_the_pages_in_the_order_of_the_index_each_with_its_first_sentence(command):
-    assert command("docs", "--list").out.splitlines() == [
+    assert command("docs --list").out.splitlines() == [
         "sending  How to send:",
         "retries  What is retried, and when.",
         "cli      The commands.",
@@ -54,15 +54,15 @@ def test_the_list_has_the_pages_in_the_order_of_the_index_each_with_its_first_se
 
 
 def test_a_search_prints_page_heading_and_the_best_sentence_of_a_section(command):
-    assert command("docs", "--search", "TOKEN") == (0, "retries: Budget: A token.\n", "")
-    assert command("docs", "--search", "send").out == "sending: Sending: How to send:\nindex: The guide: Send\n"
-    assert command("docs", "--search", "retry").out.startswith("retries: Retries: What is retried, and when.\n")
+    assert command("docs --search TOKEN") == (0, "retries: Budget: A token.\n", "")
+    assert command("docs --search send").out == "sending: Sending: How to send:\nindex: The guide: Send\n"
+    assert command("docs --search retry").out.startswith("retries: Retries: What is retried, and when.\n")
 
 
 def test_text_comes_before_code_and_code_counts_too(command, tmp_path):
-    assert command("docs", "--search", "no heading").out == "retries: Budget: # no heading\n"
+    assert command("docs --search 'no heading'").out == "retries: Budget: # no heading\n"
     (tmp_path / "cli.md").write_text("# The command line\n\nNo heading at all.\n")
-    assert command("docs", "--search", "no heading").out.splitlines() == [
+    assert command("docs --search 'no heading'").out.splitlines() == [
         "cli: The command line: No heading at all.",
         "retries: Budget: # no heading",
     ]
@@ -91,14 +91,14 @@ Limits: the rate has two.
 
 def test_headings_weigh_more_than_text(command, tmp_path):
     (tmp_path / "retries.md").write_text(LIMITS)
-    assert command("docs", "--search", "rate", "Limit").out.splitlines() == [
+    assert command("docs --search rate Limit").out.splitlines() == [
         "retries: A rate, and its limit: A rate.",
         "retries: Limits: No bound: rate. `--dry-run`, `dry_run=`.",
         "retries: Close together: Limits: the rate has two.",
     ]
-    assert command("docs", "--search", "what is a limit").out.splitlines()[0].startswith("retries: Limits: ")
-    assert command("docs", "--search", "close together").out == "retries: Close together: Limits: the rate has two.\n"
-    assert command("docs", "--search", "bound kafka").out.splitlines()[0].startswith("retries: Limits: No bound")
+    assert command("docs --search 'what is a limit'").out.splitlines()[0].startswith("retries: Limits: ")
+    assert command("docs --search 'close together'").out == "retries: Close together: Limits: the rate has two.\n"
+    assert command("docs --search 'bound kafka'").out.splitlines()[0].startswith("retries: Limits: No bound")
 
 
 @pytest.mark.parametrize(
@@ -115,26 +115,26 @@ def test_a_word_stands_for_its_beginnings_plurals_and_synonyms_and_for_two_words
 ):
     monkeypatch.setitem(search.SYNONYMS, "sandbox", ["variables"])
     (tmp_path / "retries.md").write_text(LIMITS)
-    assert command("docs", "--search", *words.split()).out == f"retries: {line}\n"
-    assert command("docs", "--search=ate").code == 1
+    assert command("docs --search", *words.split()).out == f"retries: {line}\n"
+    assert command("docs --search=ate").code == 1
 
 
 def test_a_search_shows_twenty_results_and_how_many_more_there_are(command, tmp_path):
     sections = "".join(f"## Section {number}\n\nKafka, {'word ' * 50}.\n\n" for number in range(1_025))
     (tmp_path / "retries.md").write_text(f"# Many\n\n{sections}")
-    lines = command("docs", "--search", "kafka").out.splitlines()
+    lines = command("docs --search kafka").out.splitlines()
     assert len(lines) == 21
     assert all(len(line) <= 120 and line.endswith(" ...") for line in lines[:20])
     assert lines[20] == "... and 1,005 more; another word narrows the search"
 
 
 def test_a_search_that_finds_nothing_exits_with_1(command):
-    result = command("docs", "--search", "kafka")
+    result = command("docs --search kafka")
     assert result == (1, "", "no page contains 'kafka'; pushsdk docs --list lists the pages\n")
 
 
 def test_the_path_of_a_page_is_printed(command, tmp_path):
-    assert command("docs", "cli", "--path").out == f"{tmp_path / 'cli.md'}\n"
+    assert command("docs cli --path").out == f"{tmp_path / 'cli.md'}\n"
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_a_proxy_is_checked_instead_of_the_service_and_its_password_stays_hidden
 
 
 def test_good_settings_exit_with_0_and_nothing_is_sent(command, service, tmp_path):
-    result = command("doctor", "--timeout", "5")
+    result = command("doctor --timeout 5")
     assert (result.code, result.err, service.requests) == (0, "", 0)
     findings = {
         check: (state, text) for state, check, text in (line.split(None, 2) for line in result.out.splitlines())
@@ -217,7 +217,7 @@ def test_the_claim_store_is_opened_and_its_settings_are_findings(
             ("s3cret", [("fail", "claims must be a claim store, or its location")]),
         ):
             monkeypatch.setenv("PUSHSDK_CLAIMS", claims)
-            found = [json.loads(line) for line in command("doctor", "--json").out.splitlines()]
+            found = [json.loads(line) for line in command("doctor --json").out.splitlines()]
             _, *found = [finding for finding in found if finding["check"] == "claims"]
             for (state, text), finding in zip(expected, found, strict=True):
                 assert finding["state"] == state
@@ -229,7 +229,7 @@ def test_the_claim_store_is_opened_and_its_settings_are_findings(
 def test_a_bad_settings_file_is_a_finding(command, tmp_path):
     file = tmp_path / "config.toml"
     file.write_text("nonsense")
-    result = command("doctor", "--config", file)
+    result = command("doctor --config", file)
     assert result.code == 4
     assert f"fail settings            {file}: not a TOML file" in result.out
 
@@ -277,11 +277,11 @@ def test_config_names_wrong_settings_on_stderr(command, service):
 def test_config_hides_passwords(command, monkeypatch, variable, value, shown):
     monkeypatch.setenv("PUSHSDK_BASE_URL", "https://push.example")
     monkeypatch.setenv(f"PUSHSDK_{variable}", value)
-    assert json.loads(command("config", "--json").out)[variable.lower()]["value"] == shown
+    assert json.loads(command("config --json").out)[variable.lower()]["value"] == shown
 
 
 def test_config_hides_the_password_of_a_proxy_that_was_not_checked(command):
-    result = command("config", "--proxy", "me:passw0rd@proxy.example")
+    result = command("config --proxy me:passw0rd@proxy.example")
     assert "***@proxy.example" in result.out
     assert "passw0rd" not in result.out
 

@@ -20,26 +20,26 @@ def send(command, user, title):
 def test_requests_are_lines_or_json_with_bodies_and_a_reset_empties_the_inbox(command, service):
     service.set_faults([Fault.status(422, first=1)])
     assert [send(command, "ann", "One"), send(command, "bob", "Two")] == [1, 0]
-    result = command("emulator", "requests")
+    result = command("emulator requests")
     assert [line.split(maxsplit=1)[1] for line in result.out.splitlines()] == [
         "push 422 1 user One",
         "push 204 1 user Two",
     ]
-    rows = [json.loads(line) for line in command("emulator", "requests", "user:bob", "--json").out.splitlines()]
+    rows = [json.loads(line) for line in command("emulator requests user:bob --json").out.splitlines()]
     assert [(row["status"], row["body"]["message"]["title"]) for row in rows] == [(204, {"en": "Two"})]
-    assert command("emulator", "reset") == (0, "", "")
-    assert command("emulator", "requests") == (0, "", "")
+    assert command("emulator reset") == (0, "", "")
+    assert command("emulator requests") == (0, "", "")
 
 
 def test_requests_of_the_emulator_that_runs_come_before_those_of_the_settings(command, service, monkeypatch):
     send(command, "ann", "Hello")
     monkeypatch.setenv("PUSHSDK_BASE_URL", "http://127.0.0.1:9/api")
     assert (
-        command("emulator", "requests").err
+        command("emulator requests").err
         == "pushsdk: http://127.0.0.1:9 can't be reached: [Errno 111] Connection refused\n"
     )
     with kept_profile(service):
-        assert command("emulator", "requests").out.endswith("push 204 1 user Hello\n")
+        assert command("emulator requests").out.endswith("push 204 1 user Hello\n")
 
 
 def test_each_request_is_printed_when_it_comes(command, service):
@@ -101,6 +101,6 @@ def test_the_end_of_the_emulator_ends_the_tail_with_an_error(command):
         [service.stdout.readline() for _ in range(3)]
         with subprocess.Popen([*COMMAND, "emulator", "tail"], **streams) as tail:
             while not select.select([tail.stdout], [], [], 0.1)[0]:
-                command("send", "ann", "--title", "Hello", "--profile", "emulator")
+                command("send ann --title Hello --profile emulator")
             service.terminate()
             assert (tail.communicate(timeout=60)[1], tail.returncode) == ("pushsdk: the emulator has ended\n", 1)

@@ -34,54 +34,41 @@ opens: https://shop.example
 
 
 def test_a_good_message_gets_no_advice(command, file):
-    assert command("message", "lint", file(GOOD)) == (0, "no advice\n", "")
-    assert command("message", "lint", file(GOOD), "--json") == (0, "", "")
+    assert command("message lint", file(GOOD)) == (0, "no advice\n", "")
+    assert command("message lint", file(GOOD), "--json") == (0, "", "")
 
 
 def test_advice_is_one_line_each_and_exits_with_1(command, file):
-    result = command("message", "lint", file(MESSAGE))
+    result = command("message lint", file(MESSAGE))
     assert result == (1, "$.message.androidActionButtons[1]: no label: the button has no text (no-label)\n", "")
 
 
 def test_advice_is_printed_as_json_lines(command, file):
-    result = command("message", "lint", file({**GOOD, "ttl": -1, "priorty": ""}), "--json")
+    result = command("message lint", file({**GOOD, "ttl": -1, "priorty": ""}), "--json")
     assert [json.loads(line)["code"] for line in result.out.splitlines()] == ["near-name", "negative-number"]
 
 
-def test_a_message_of_wrong_types_exits_with_2(command, file):
-    result = command("message", "lint", file({"body": "Hi"}))
-    assert (result.code, result.out) == (2, "")
-    assert '$.message.body: expected a mapping, got str, for example {"en": "Hello"}' in result.err
-
-
 def test_a_preview_shows_each_language(command, file):
-    assert command("message", "preview", file(MESSAGE), "--fields", '{"name": "Ann"}') == (0, PLAIN, "")
+    assert command("message preview", file(MESSAGE), "--fields", '{"name": "Ann"}') == (0, PLAIN, "")
 
 
 def test_a_language_without_text_is_shown_as_such(command, file):
-    assert command("message", "preview", file({"title": {"en": ""}})).out == "[en] no platform\n(no text)\n"
+    assert command("message preview", file({"title": {"en": ""}})).out == "[en] no platform\n(no text)\n"
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_a_message_without_languages_prints_a_notice(command, file, words):
     notice = "the message has no text: title, subtitle and body name no language\n"
-    assert command("message", "preview", file({"ttl": 1}), *words) == (0, "", notice)
+    assert command("message preview", file({"ttl": 1}), *words) == (0, "", notice)
 
 
 def test_a_preview_of_one_language_as_json(command, file):
-    result = command("message", "preview", file({"message": MESSAGE, "userIds": ["ann"]}), "--lang", "de", "--json")
+    result = command("message preview", file({"message": MESSAGE, "userIds": ["ann"]}), "--lang", "de", "--json")
     content = json.loads(result.out)
     assert (content["language"], content["title"], content["subtitle"]) == ("de", "Hallo du", "")
     assert content["buttons"] == ["Look", "Later"]
 
 
-@pytest.mark.parametrize(("content", "languages"), [(MESSAGE, "en, de"), ({"message": {}}, "none")])
-def test_a_missing_language_is_a_usage_error(command, file, content, languages):
-    result = command("message", "preview", file(content), "--lang", "fr")
-    assert (result.code, result.out) == (2, "")
-    assert f"--lang must be a language of the message: {languages}" in result.err
-
-
 def test_the_interface_is_printed_for_the_address_that_is_given(command):
-    result = command("openapi", "--base-url", "https://push.example/api")
+    result = command("openapi --base-url https://push.example/api")
     assert json.loads(result.out)["servers"] == [{"url": "https://push.example/api"}]

@@ -32,13 +32,6 @@ def folder(tmp_path, monkeypatch):
 WORDS = ("broadcast", "users.csv", "--message", "message.json", "--run", "spring", "--personalize", "custom-fields")
 
 
-def test_one_run_file_is_not_sent_by_several_processes(command, service, folder):
-    (folder / "spring").touch()
-    result = command(*WORDS, "--processes", "2")
-    assert (result.code, service.requests) == (2, 0)
-    assert "spring is one run file, for one process: leave out --processes, or name another --run" in result.err
-
-
 @pytest.fixture
 def broadcast(command, folder):
     """A function that broadcasts with two processes, one request for each user."""
@@ -64,9 +57,9 @@ def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, 
     again = command(*WORDS, "--processes", "3")
     assert (again.code, service.requests) == (0, 40)
     assert "nothing was left to send" in again.out
-    assert command("status", "spring").code == 0
-    assert command("report", "spring", "--format", "jsonl").out.count('"ACCEPTED"') == 40
-    rest = command("plan", "users.csv", "--message", "message.json", "--exclude", "spring")
+    assert command("status spring").code == 0
+    assert command("report spring --format jsonl").out.count('"ACCEPTED"') == 40
+    rest = command("plan users.csv --message message.json --exclude spring")
     assert "the source has no users beside the 40 excluded" in rest.err
 
 
@@ -74,9 +67,9 @@ def test_a_limit_is_divided_and_another_number_of_processes_goes_on(broadcast, c
     limited = broadcast("--limit", "13", "--only-users", ",".join(USERS[:30]), "--in-flight", "3", "-v", *QUIET)
     assert (limited.code, len(service.users())) == (1, 13)
     assert "to send the rest:  pushsdk resume spring --processes 2 " in limited.err
-    assert command("resume", "spring", "--limit", "1", *QUIET).code == 1
+    assert command("resume spring --limit 1", *QUIET).code == 1
     assert len(service.users()) == 14
-    assert command("resume", "spring", "--processes", "1", *QUIET).code == 0
+    assert command("resume spring --processes 1", *QUIET).code == 0
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
@@ -88,7 +81,7 @@ def test_run_files_without_their_plan_are_not_sent_beside_a_new_plan(broadcast, 
         (folder / "message.json").write_text(json.dumps({"title": {"en": "Other"}, "iosEnabled": True}))
     elif change == "other users":
         (folder / "users.csv").write_text("user_id,n\nann,1\n")
-    for result in (broadcast(*QUIET), command("resume", "spring", *QUIET)):
+    for result in (broadcast(*QUIET), command("resume spring", *QUIET)):
         assert (result.code, service.requests) == (2, 10)
         assert "run files without their plan: resume each of them, and name another folder" in result.err
 
@@ -143,20 +136,6 @@ def test_the_exit_code_is_the_worst(broadcast, service, fault, words, code):
     assert service.requests <= 40 if fault == 401 else service.requests == 160
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("--processes", "0"), "for --processes"),
-        (("--exclude", "users.csv"), "nothing was sent: the source of this run has no users"),
-    ],
-)
-def test_an_error_of_the_command_line_makes_no_folder(broadcast, service, folder, words, text):
-    result = broadcast(*words, *QUIET)
-    assert (result.code, service.requests) == (2, 0)
-    assert text in result.err
-    assert not (folder / "spring").exists()
-
-
 def test_a_process_that_fails_ends_the_others_and_says_why(broadcast, service, folder):
     assert broadcast("--limit", "1", *QUIET).code == 1
     with (folder / "spring" / "005-of-008.run").open("r+b") as file:
@@ -193,11 +172,11 @@ def check_stopped(sending, service, command, *, told):
     _, err = sending.communicate(timeout=60)
     assert (sending.returncode, "Traceback" in err) == (130, False)
     assert told in err
-    figures = json.loads(command("status", "spring", "--json").out)
+    figures = json.loads(command("status spring --json").out)
     assert (figures["unknown"], figures["accepted"]) == (0, len(service.users()))
     assert 3 <= figures["accepted"] < 40
     service.set_faults([])
-    assert command("resume", "spring", "--processes", "3", *QUIET).code == 0
+    assert command("resume spring --processes 3", *QUIET).code == 0
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
@@ -209,7 +188,7 @@ def test_one_signal_waits_for_the_requests_in_flight(sending, service, command, 
 
 def test_another_terminal_stops_all_processes(sending, service, command, monkeypatch):
     monkeypatch.setenv("LOGNAME", "bob")
-    assert command("stop", "spring").out == "spring stops after the requests in flight\n"
+    assert command("stop spring").out == "spring stops after the requests in flight\n"
     check_stopped(sending, service, command, told="stopped: bob stopped it\n")
 
 

@@ -308,12 +308,10 @@ def test_the_completion_script_of_a_shell_is_printed(command, shell):
 
 
 def test_help_shows_the_help_of_a_command(command):
-    assert command("help", "claims", "list") == command("claims", "list", "--help")
+    assert command("help claims list") == command("claims list --help")
     assert "Usage: pushsdk COMMAND" in command("help").out
-    assert command("help", "claims", "lsit").err == (
-        "pushsdk: no command has the name 'claims lsit'. Did you mean 'list'?\n"
-    )
-    assert command("help", "xyz").err == ("pushsdk: no command has the name 'xyz'. pushsdk --help lists the commands\n")
+    assert command("help claims lsit").err == ("pushsdk: no command has the name 'claims lsit'. Did you mean 'list'?\n")
+    assert command("help xyz").err == ("pushsdk: no command has the name 'xyz'. pushsdk --help lists the commands\n")
 
 
 @pytest.mark.parametrize("module", ["pushsdk.cli", "cyclopts"])
@@ -327,7 +325,7 @@ def test_an_interrupt_while_modules_load_ends_the_command_silently(module, tmp_p
         "sys.meta_path.insert(0, Interrupt())\n"
     )
     path = f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"
-    assert run_apart("demo", "--users", "5000", PYTHONPATH=path) == (130, "", "")
+    assert run_apart("demo --users 5000", PYTHONPATH=path) == (130, "", "")
 
 
 def test_an_interrupt_that_is_ignored_stays_ignored(service):

@@ -99,7 +99,7 @@ def test_no_command_prints_hostile_text(command, folder, words):
 def test_a_csv_is_exact_unless_it_is_printed_on_a_terminal(command, folder, monkeypatch, is_terminal):
     command(*BROADCAST, "a.run", "--progress", "none")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
-    printed = command("report", "a.run", "--format", "csv").out
+    printed = command("report a.run --format csv").out
     if is_terminal:
         assert not set(printed) & (set(HOSTILE) - {"\n"})
         assert [len(line.split(",")) for line in printed.splitlines()] == [4, 4]
