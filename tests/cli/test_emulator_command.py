@@ -7,14 +7,13 @@ import os
 import pty
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import urllib.request
 from contextlib import ExitStack, suppress
 
 import pytest
-from support.command_line import COMMAND, run_apart
+from support.command_line import COMMAND, run_apart, split, started
 
 from pushsdk import cli
 from pushsdk.cli.commands import emulator as emulator_module
@@ -34,11 +33,6 @@ async def run_until(number, **arguments):
         code = await command
     assert signal.getsignal(number) is before
     return code
-
-
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["pushsdk", *arguments])
-    return cli.main()
 
 
 def push(base_url, api_key, *users):
@@ -136,13 +130,11 @@ def test_every_option_reaches_the_emulator(options_given, tmp_path, command):
     files["faults"].write_text('\ufeff[{"fault": "hang", "first": 1}]')
     files["token"].write_text("\ufeffs3cret")
     files["audience"].mkdir()
-    words = ["--limits", files["limits"], "--faults", files["faults"], "--store", files["store"], "--strict"]
-    words += ["--audience", files["audience"], "--seed", 3, "--keep", 5, "--max-age", 1.5, "--token-file"]
-    words += [files["token"], "--allow-host", "push.test", "--allow-host", "push.test:80"]
+    named = " ".join(f"--{name} {file}" for name, file in files.items()).replace("--token", "--token-file")
+    words = f"{named} --strict --seed 3 --keep 5 --max-age 1.5 --allow-host push.test --allow-host push.test:80"
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert command("emulator --port", listener.getsockname()[1], *words).code == 4
-    assert options_given["limits"].max_users == 7
-    assert options_given["limits"].strict
+        assert command(f"emulator {words} --port", listener.getsockname()[1]).code == 4
+    assert (options_given["limits"].max_users, options_given["limits"].strict) == (7, True)
     assert [fault.first for fault in options_given["faults"]] == [1]
     assert (options_given["seed"], options_given["keep"], options_given["max_age"]) == (3, 5, 1.5)
     assert (options_given["store"], options_given["audience"]) == (files["store"], files["audience"])
@@ -169,15 +161,10 @@ def test_a_port_in_use_exits_with_4(command):
     assert result.err == f"pushsdk: {reason}\n"
 
 
-@pytest.mark.parametrize("host", ["nowhere.test", "a..b"])
-def test_an_unknown_host_is_a_usage_error(command, tmp_path, monkeypatch, host):
-    def unknown(name, *_):
-        name.encode("idna")  # as the real one does first
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+@pytest.mark.parametrize("host", ["nowhere.invalid", "a..b"])
+def test_an_unknown_host_is_a_usage_error(command, tmp_path, host):
     (tmp_path / "token").write_text("s3cret")
-    result = command("emulator --port", 0, "--host", host, "--token-file", tmp_path / "token")
+    result = command(f"emulator --port 0 --host {host} --token-file", tmp_path / "token")
     assert (result.code, result.err) == (2, f"pushsdk: --host {host}: this machine has no address of that name\n")
 
 
@@ -204,7 +191,7 @@ asyncio.run(send())
 
 
 def run_exec(*words, **options):
-    return run_apart("emulator exec", *words, **options)
+    return run_apart("emulator exec", *split(*words), **options)
 
 
 @pytest.mark.parametrize(
@@ -232,17 +219,17 @@ def test_arguments_streams_and_exit_code_are_those_of_the_command_which_has_no_o
 import os, sys
 print(sys.stdin.read().upper(), *sys.argv[1:], "PUSHSDK_API_KEY_FILE" in os.environ)
 print("err", file=sys.stderr)
-sys.exit(7)
+os.kill(os.getpid(), 9) if "kill" in sys.argv else sys.exit(7)
 """
     result = run_exec("--", sys.executable, "-c", code, "--port", "x", "--", "--help", stdin="in")
     assert (result.code, result.out) == (7, "IN --port x -- --help False\n")
     assert result.err.startswith("err\npushsdk emulator: 0 requests")
+    assert run_exec("--", sys.executable, "-c", code, "kill").code == 128 + signal.SIGKILL  # as in a shell
 
 
 def test_options_before_the_dashes_belong_to_the_emulator():
     result = run_exec("--faults poison-user --", sys.executable, "-c", SEND, "poison")
-    assert result.code == 1
-    assert "accepted 0 pushes" in result.err
+    assert (result.code, "accepted 0 pushes" in result.err) == (1, True)
 
 
 async def test_a_signal_that_is_ignored_stays_ignored_in_the_command():
@@ -252,11 +239,6 @@ async def test_a_signal_that_is_ignored_stays_ignored_in_the_command():
         assert await _run_command([sys.executable, "-c", code], {}) == 0
     finally:
         signal.signal(signal.SIGHUP, former)
-
-
-def test_a_command_ended_by_a_signal_exits_as_in_a_shell():
-    code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    assert run_exec("--", sys.executable, "-c", code).code == 128 + signal.SIGKILL
 
 
 WAITS = """
@@ -270,14 +252,12 @@ sys.exit(9)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_is_forwarded_to_the_command(number):
-    words = [*COMMAND, "emulator", "exec", "--", sys.executable, "-c", WAITS.format(number.name)]
-    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, text=True, start_new_session=True, **options) as process:
+    code = WAITS.format(number.name)
+    with started("emulator exec --", sys.executable, "-c", code, start_new_session=True) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
-    assert process.returncode == 9
-    assert err.startswith("pushsdk emulator: ")
+    assert (process.returncode, err.startswith("pushsdk emulator: ")) == (9, True)
 
 
 def test_a_ctrl_c_at_the_terminal_reaches_the_command_once():
@@ -293,7 +273,7 @@ while number != signal.SIGTERM:
 """
     child, terminal = pty.fork()
     if child == 0:  # pragma: no cover - runs as the command
-        os.execv(sys.executable, [*COMMAND, "emulator", "exec", "--", sys.executable, "-c", code])
+        os.execv(sys.executable, [*COMMAND, *split("emulator exec --", sys.executable, "-c", code)])
     output = b""
     with open(terminal, "r+b", buffering=0) as keys:
 
@@ -332,11 +312,10 @@ async def test_a_signal_that_comes_before_the_command_runs_is_not_lost(monkeypat
 # -- entry point ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("missing", ["rich"])
-def test_a_missing_extra_is_an_error_with_the_pip_command(monkeypatch, capsys, missing):
-    without(monkeypatch, missing)
+def test_a_missing_extra_is_an_error_with_the_pip_command(monkeypatch, capsys):
+    without(monkeypatch, "rich")
     assert cli.main() == 4
-    text = f"the command line needs {missing} (the extra 'cli'): pip install cyclopts rich"
+    text = "the command line needs rich (the extra 'cli'): pip install cyclopts rich"
     assert capsys.readouterr().err == f"pushsdk: {text}\n"
 
 
@@ -358,16 +337,27 @@ def without(monkeypatch, missing):
     monkeypatch.setattr(builtins, "__import__", importing)
 
 
-def test_a_signal_stops_an_emulator_that_answers_slow_requests():
-    with subprocess.Popen([*COMMAND, "emulator", "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
-        lines = [process.stdout.readline() for _ in range(4)]
-        address = lines[1].split("/")[2]
-        with ExitStack() as stack:
-            for path in ("events", "wait?timeout=600"):
-                sock = stack.enter_context(socket.create_connection(tuple(address.split(":"))))
-                sock.sendall(f"GET /_emulator/v1/{path} HTTP/1.1\r\nHost: {address}\r\nApi-Key: k\r\n\r\n".encode())
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
+@pytest.fixture
+def start():
+    """A function that starts an emulator in a process, and returns it with the lines that it prints first."""
+    with ExitStack() as stack:
+
+        def run(words="--quiet"):
+            process = stack.enter_context(started("emulator --port 0", *split(words)))
+            return process, [process.stdout.readline() for _ in range(5 if words else 4)]
+
+        yield run
+
+
+def test_a_signal_stops_an_emulator_that_answers_slow_requests(start):
+    process, lines = start("")
+    address = lines[1].split("/")[2]
+    with ExitStack() as stack:
+        for path in ("events", "wait?timeout=600"):
+            sock = stack.enter_context(socket.create_connection(tuple(address.split(":"))))
+            sock.sendall(f"GET /_emulator/v1/{path} HTTP/1.1\r\nHost: {address}\r\nApi-Key: k\r\n\r\n".encode())
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 
@@ -378,39 +368,31 @@ async def test_without_a_home_there_is_no_profile(capsys, monkeypatch):
     assert "--profile" not in capsys.readouterr().out
 
 
-def test_the_first_emulator_has_the_profile_until_it_ends_however_that_is(command):
-    words = [*COMMAND, "emulator", "--port", "0", "--quiet"]
-    send = "send", "ann", "--title", "Hello", "--profile", "emulator"
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as first:
-        base_url = first.stdout.readline().split()[3]
-        assert [first.stdout.readline() for _ in range(2)][-1].startswith("# In another terminal: ")
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as second:
-            assert "--profile" not in "".join([second.stdout.readline() for _ in range(3)])
-            second.kill()
-        assert command(*send).out == "accepted: 1 user\n"
-        assert json.loads(command("config --profile emulator --json").out)["base_url"]["value"] == base_url
-        first.kill()
-    assert "no emulator runs" in command(*send).err
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as third:
-        [third.stdout.readline() for _ in range(3)]
-        assert command(*send).code == 0
-        third.terminate()
-    assert "no emulator runs" in command(*send).err
+def test_the_first_emulator_has_the_profile_until_it_ends_however_that_is(command, start):
+    send = "send ann --title Hello --profile emulator"
+    first, lines = start()
+    assert lines[2].startswith("# In another terminal: ")
+    second, others = start("")
+    assert "--profile" not in "".join(others)
+    second.kill()
+    assert command(send).out == "accepted: 1 user\n"
+    assert json.loads(command("config --profile emulator --json").out)["base_url"]["value"] == lines[0].split()[3]
+    first.kill()
+    assert "no emulator runs" in command(send).err
+    third, _ = start()
+    assert command(send).code == 0
+    third.terminate()
+    third.wait(60)
+    assert "no emulator runs" in command(send).err
 
 
-def test_the_emulator_runs_as_a_process():
-    words = [*COMMAND, "emulator", "--port", "0", "--quiet"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline().startswith("# Emulator at http://127.0.0.1:")
-        assert process.stdout.readline().startswith("# Inbox page at http://127.0.0.1:")
-        assert process.stdout.readline().endswith(" --profile emulator\n")
-        lines = [process.stdout.readline().removeprefix("export ").strip().partition("=") for _ in range(2)]
-        variables = {name: value for name, _, value in lines}
-        assert push(variables["PUSHSDK_BASE_URL"], variables["PUSHSDK_API_KEY"], "ann", "bob") == 204
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert (out, err, process.returncode) == (
-        "1 request; accepted 1 push to 2 users and 0 campaigns; 0 users got more than one push\n",
-        "",
-        0,
-    )
+def test_the_emulator_runs_as_a_process(start):
+    process, (emulator, page, terminal, *lines) = start()
+    assert emulator.startswith("# Emulator at http://127.0.0.1:")
+    assert page.startswith("# Inbox page at http://127.0.0.1:")
+    assert terminal.endswith(" --profile emulator\n")
+    address, key = [line.removeprefix("export ").strip().partition("=")[2] for line in lines]
+    assert push(address, key, "ann", "bob") == 204
+    process.send_signal(signal.SIGINT)
+    told = "1 request; accepted 1 push to 2 users and 0 campaigns; 0 users got more than one push\n"
+    assert (*process.communicate(timeout=60), process.returncode) == (told, "", 0)
