@@ -3,11 +3,10 @@
 import json
 import os
 import select
-import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from support.command_line import COMMAND
+from support.command_line import started
 
 from pushsdk.cli.commands.emulator import kept_profile
 from pushsdk.emulator import Fault
@@ -45,7 +44,7 @@ def test_requests_of_the_emulator_that_runs_come_before_those_of_the_settings(co
 def test_each_request_is_printed_when_it_comes(command, service):
     for options, last in (((), "ann Hello"), (("--json",), "bob Hello")):
         user, title = last.split()
-        with subprocess.Popen([*COMMAND, "emulator", "tail", *options], stdout=subprocess.PIPE, text=True) as process:
+        with started("emulator tail", *options) as process:
             while not select.select([process.stdout], [], [], 0.1)[0]:
                 send(command, user, title)
             line = process.stdout.readline()
@@ -58,9 +57,9 @@ def test_a_reader_that_leaves_is_no_trouble_of_the_emulator(command, service, mo
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     reader, writer = os.pipe()
     os.close(reader)
-    result = subprocess.run([*COMMAND, "emulator", "requests"], stdout=writer, stderr=subprocess.PIPE, check=False)
-    os.close(writer)
-    assert b"is it the emulator" not in result.stderr
+    with started("emulator requests", stdout=writer) as process:
+        os.close(writer)
+        assert "is it the emulator" not in process.communicate(timeout=60)[1]
 
 
 class Other(BaseHTTPRequestHandler):
@@ -96,10 +95,9 @@ def test_a_service_that_is_no_emulator_is_named_and_no_redirect_or_proxy_gets_th
 
 
 def test_the_end_of_the_emulator_ends_the_tail_with_an_error(command):
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([*COMMAND, "emulator", "--port", "0"], **streams) as service:
+    with started("emulator --port 0") as service:
         [service.stdout.readline() for _ in range(3)]
-        with subprocess.Popen([*COMMAND, "emulator", "tail"], **streams) as tail:
+        with started("emulator tail") as tail:
             while not select.select([tail.stdout], [], [], 0.1)[0]:
                 command("send ann --title Hello --profile emulator")
             service.terminate()

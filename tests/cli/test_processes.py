@@ -3,11 +3,10 @@
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
-from support.command_line import COMMAND, run_apart
+from support.command_line import run_apart, started
 from support.service_thread import wait_until
 
 from pushsdk import AsyncPushClient, read_report
@@ -17,7 +16,6 @@ from pushsdk.cli.exit import Exit
 from pushsdk.emulator import Fault
 
 USERS = [f"user-{number}" for number in range(40)]
-QUIET = ("--progress", "none")
 
 
 @pytest.fixture
@@ -29,32 +27,26 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-WORDS = ("broadcast", "users.csv", "--message", "message.json", "--run", "spring", "--personalize", "custom-fields")
+WORDS = "broadcast users.csv --message message.json --run spring --personalize custom-fields"
 
 
 @pytest.fixture
 def broadcast(command, folder):
     """A function that broadcasts with two processes, one request for each user."""
-
-    def run(*words):
-        return command(*WORDS, *(() if "--processes" in words else ("--processes", "2")), *words)
-
-    return run
+    return lambda words="": command(f"{WORDS} --processes 2 {words}")
 
 
 def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, service, folder):
-    result = broadcast("--json", "--progress", "json")
+    result = broadcast("--json --progress json")
     figures = json.loads(result.out)
     assert (result.code, service.users()) == (0, dict.fromkeys(USERS, 1))
-    assert (figures["accepted_now"], figures["planned"], figures["duplicates"], figures["run"]) == (
-        *(40, 40, 1),
-        str(folder / "spring"),
-    )
+    assert [figures[name] for name in ("accepted_now", "planned", "duplicates")] == [40, 40, 1]
+    assert figures["run"] == str(folder / "spring")
     assert figures.keys() == set(read_report("spring").__struct_fields__) - {"file"}
     states = [json.loads(line) for line in result.err.splitlines()]
     assert (states[0]["stage"], states[-1]["accepted"], states[-1]["planned"]) == ("planning", 40, 40)
     assert (folder / "spring").stat().st_mode & 0o777 == 0o700
-    again = command(*WORDS, "--processes", "3")
+    again = command(f"{WORDS} --processes 3")
     assert (again.code, service.requests) == (0, 40)
     assert "nothing was left to send" in again.out
     assert command("status spring").code == 0
@@ -64,24 +56,24 @@ def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, 
 
 
 def test_a_limit_is_divided_and_another_number_of_processes_goes_on(broadcast, command, service):
-    limited = broadcast("--limit", "13", "--only-users", ",".join(USERS[:30]), "--in-flight", "3", "-v", *QUIET)
+    limited = broadcast(f"--limit 13 --only-users {','.join(USERS[:30])} --in-flight 3 -v")
     assert (limited.code, len(service.users())) == (1, 13)
     assert "to send the rest:  pushsdk resume spring --processes 2 " in limited.err
-    assert command("resume spring --limit 1", *QUIET).code == 1
+    assert command("resume spring --limit 1").code == 1
     assert len(service.users()) == 14
-    assert command("resume spring --processes 1", *QUIET).code == 0
+    assert command("resume spring --processes 1").code == 0
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
 @pytest.mark.parametrize("change", ["another message", "other users", "the same"])
 def test_run_files_without_their_plan_are_not_sent_beside_a_new_plan(broadcast, command, service, folder, change):
-    assert broadcast("--limit", "10", *QUIET).code == 1
+    assert broadcast("--limit 10").code == 1
     (folder / "spring" / "plan").unlink()
     if change == "another message":
         (folder / "message.json").write_text(json.dumps({"title": {"en": "Other"}, "iosEnabled": True}))
     elif change == "other users":
         (folder / "users.csv").write_text("user_id,n\nann,1\n")
-    for result in (broadcast(*QUIET), command("resume spring", *QUIET)):
+    for result in (broadcast(), command("resume spring")):
         assert (result.code, service.requests) == (2, 10)
         assert "run files without their plan: resume each of them, and name another folder" in result.err
 
@@ -89,20 +81,20 @@ def test_run_files_without_their_plan_are_not_sent_beside_a_new_plan(broadcast, 
 def test_a_folder_that_others_may_write_is_refused(broadcast, service, folder):
     (folder / "spring").mkdir()
     (folder / "spring").chmod(0o777)
-    assert "only its owner may write to it" in broadcast(*QUIET).err
+    assert "only its owner may write to it" in broadcast().err
     assert service.requests == 0
 
 
 def test_a_limit_holds_for_the_users_that_are_listed(broadcast, service):
     for sent in (1, 2, 2):
-        broadcast("--limit", "1", "--only-users", f"{USERS[39]},{USERS[38]}", *QUIET)
+        broadcast(f"--limit 1 --only-users {USERS[39]},{USERS[38]}")
         assert len(service.users()) == sent
 
 
 @pytest.mark.usefixtures("service")
 def test_a_report_names_who_stopped_the_processes(broadcast, monkeypatch):
     monkeypatch.setattr(Journal, "stopped_by", lambda _, since=None: since and "bob")
-    result = broadcast("--json", *QUIET)
+    result = broadcast("--json")
     assert json.loads(result.out)["stopped"] == "bob stopped it"
 
 
@@ -112,36 +104,35 @@ def test_the_error_of_a_process_is_that_of_the_command(broadcast, monkeypatch):
         return Exit.CANNOT_RUN
 
     monkeypatch.setattr(runs, "send_folder", failed)
-    result = broadcast(*QUIET)
+    result = broadcast()
     assert (result.code, "a process failed: see its error above" in result.err) == (4, True)
 
 
 def test_a_second_command_that_is_interrupted_reports_what_the_first_did(broadcast, command, service, monkeypatch):
-    assert broadcast(*QUIET).code == 0
+    assert broadcast().code == 0
 
     async def interrupted(client, audience, *_, **options):
         options["stop"].set()
         return read_report("spring/000-of-008.run")
 
     monkeypatch.setattr(AsyncPushClient, "send_each", interrupted)
-    assert json.loads(broadcast("--json", *QUIET).out)["accepted"] == 40
+    assert json.loads(broadcast("--json").out)["accepted"] == 40
 
 
-@pytest.mark.parametrize(("fault", "words", "code"), [(401, (), 4), (500, ("--on-unknown", "resend"), 3)])
+@pytest.mark.parametrize(("fault", "words", "code"), [(401, "", 4), (500, "--on-unknown resend", 3)])
 def test_the_exit_code_is_the_worst(broadcast, service, fault, words, code):
     service.set_faults([Fault.status(fault)])
-    result = broadcast(*words, *QUIET)
-    assert result.code == code
+    assert broadcast(words).code == code
     # One of the processes resends each request, three times.
     assert service.requests <= 40 if fault == 401 else service.requests == 160
 
 
 def test_a_process_that_fails_ends_the_others_and_says_why(broadcast, service, folder):
-    assert broadcast("--limit", "1", *QUIET).code == 1
+    assert broadcast("--limit 1").code == 1
     with (folder / "spring" / "005-of-008.run").open("r+b") as file:
         file.seek(8192)
         file.write(bytes(4096))
-    result = run_apart(*WORDS, "--processes", "2", *QUIET)
+    result = run_apart(f"{WORDS} --processes 2")
     assert result.code == 2
     assert "005-of-008.run: it is damaged" in result.err
 
@@ -150,8 +141,7 @@ def test_a_process_that_fails_ends_the_others_and_says_why(broadcast, service, f
 def starting(folder, service):
     """A broadcast by two processes."""
     service.set_faults([Fault.delay(0.3)])
-    words = [*COMMAND, *WORDS, "--processes", "2", "--in-flight", "3", *QUIET]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(f"{WORDS} --processes 2 --in-flight 3 --progress none") as process:
         yield process
         process.kill()
 
@@ -176,7 +166,7 @@ def check_stopped(sending, service, command, *, told):
     assert (figures["unknown"], figures["accepted"]) == (0, len(service.users()))
     assert 3 <= figures["accepted"] < 40
     service.set_faults([])
-    assert command("resume spring --processes 3", *QUIET).code == 0
+    assert command("resume spring --processes 3").code == 0
     assert service.users() == dict.fromkeys(USERS, 1)
 
 

@@ -10,7 +10,6 @@ import pty
 import shlex
 import signal
 import struct
-import subprocess
 import sys
 import termios
 from contextlib import suppress
@@ -19,7 +18,7 @@ import msgspec
 import pyte
 import pytest
 from rich.console import Console
-from support.command_line import COMMAND, run_apart
+from support.command_line import COMMAND, run_apart, split, started
 from support.programs import run_python
 
 from pushsdk import (
@@ -134,8 +133,7 @@ def test_the_display_leaves_out_what_has_no_room(drawn):
 def test_ctrl_c_leaves_whole_lines_and_no_bar(service, tmp_path):
     service.set_faults([Fault.delay(0.2)])
     (tmp_path / "many.txt").write_text("".join(f"user-{number}\n" for number in range(20_000)))
-    files = str(tmp_path / "many.txt"), "--run", str(tmp_path / "many.run")
-    words = ["broadcast", *files, "--title", "x", "--in-flight", "1", "-v", "--yes"]
+    words = split(f"broadcast {tmp_path}/many.txt --run {tmp_path}/many.run --title x --in-flight 1 -v --yes")
     child, terminal = pty.fork()
     if child == 0:  # pragma: no cover - runs as the command
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
@@ -245,9 +243,6 @@ def test_every_error_has_its_exit_code_and_keeps_its_text(error, code):
     replaced = command_error(error)
     assert isinstance(replaced, CommandError)
     assert (str(replaced), replaced.code) == ("text", code)
-
-
-def test_other_errors_are_not_replaced():
     assert command_error(ZeroDivisionError()) is None
 
 
@@ -273,31 +268,29 @@ def test_the_help_of_every_command_explains_each_option(command, name):
         assert not (line.startswith("│ --") and len(line.strip("│ ").split()) == 1), line
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "utf-8"])
-def test_json_is_utf_8_in_every_locale(monkeypatch, encoding):
-    monkeypatch.setenv("PYTHONIOENCODING", encoding)
-    words = ("send", "us\u00e9r", "--title", "Hi \U0001f600", "--base-url", "http://localhost", "--dry-run")
-    for options in (("--json",), ()):
-        output = subprocess.run([*COMMAND, *words, *options], capture_output=True, check=True).stdout.decode("utf-8")
+LOCALES = [
+    *({"PYTHONIOENCODING": encoding} for encoding in ("cp1252", "latin-1", "utf-8")),
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},  # which can't decode the words
+]
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_json_is_utf_8_in_every_locale(monkeypatch, locale):
+    for name, value in locale.items():
+        monkeypatch.setenv(name, value)
+    words = "send us\u00e9r --title 'Hi \U0001f600' --base-url http://localhost --dry-run"
+    for options in ("--json", ""):
+        with started(f"{words} {options}", text=False) as process:
+            output = process.communicate()[0].decode("utf-8")
         request = json.loads(output)["body"] if options else json.loads(shlex.split(output)[-1])
         assert (request["userIds"], request["message"]["title"]) == (["us\u00e9r"], {"en": "Hi \U0001f600"})
-
-
-def test_words_that_the_locale_can_not_decode_are_utf_8(monkeypatch):
-    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
-        monkeypatch.setenv(name, value)
-    words = ("send", "us\u00e9r", "--title", "Hi \U0001f600", "--base-url", "http://localhost", "--dry-run", "--json")
-    done = subprocess.run([*COMMAND, *words], capture_output=True, check=True)
-    body = json.loads(done.stdout)["body"]
-    assert (body["userIds"], body["message"]["title"]) == (["us\u00e9r"], {"en": "Hi \U0001f600"})
 
 
 def test_a_letter_that_the_locale_lacks_is_escaped(tmp_path, monkeypatch):
     (tmp_path / "message.json").write_text('{"title": {"en": "\\u20ac"}}')
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    command = [*COMMAND, "message", "preview", str(tmp_path / "message.json")]
-    result = subprocess.run(command, capture_output=True, timeout=60, check=False)
-    assert (result.returncode, result.stdout) == (0, b"[en] no platform\n\\u20ac\n")
+    preview = run_apart("message preview", tmp_path / "message.json")
+    assert (preview.code, preview.out) == (0, "[en] no platform\n\\u20ac\n")
 
 
 @pytest.mark.parametrize("shell", ["bash", "fish"])
@@ -329,9 +322,7 @@ def test_an_interrupt_while_modules_load_ends_the_command_silently(module, tmp_p
 
 
 def test_an_interrupt_that_is_ignored_stays_ignored(service):
-    words = [*COMMAND, "send", "ann", "--title", "Hi"]
-    ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=ignore)
+    process = started("send ann --title Hi", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     for _ in range(3):
         process.send_signal(signal.SIGINT)
     assert (process.communicate(timeout=60)[0], process.returncode) == ("accepted: 1 user\n", 0)
