@@ -327,3 +327,27 @@ RULES: tuple[LintRule, ...] = (
     LintRule("no-segment", models.CampaignRequest, _missing("segment", "the campaign has no audience")),
     LintRule("no-message", models.CampaignRequest, _missing("message", "the campaign has nothing to send")),
 )
+
+
+@cache
+def _plain_message() -> re.Pattern[bytes]:
+    """Return a pattern that matches a message's JSON only if nothing in it causes a warning."""
+    checked = {name for rule in RULES if rule.is_warned for name in rule.fields if name}
+    unchecked = "|".join(_MESSAGE_FIELDS - checked - CHILDREN[models.MobilePush].keys())
+    shown = "|".join(f'"{name}":"{value}"' for (model, name), value in SHOWN.items() if model is models.MobilePush)
+    text = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+    # Without braces; begins with a letter or a sign that is not white space.
+    plain = r'"(?:[!#-Z^-z|~\xc3-\xe0\xe4-\xf4]|\xe3[\x81-\xbf])[^"\\{}]*+(?:\\.[^"\\{}]*+)*+"'
+    texts = rf'\{{(?:,?"[A-Za-z]{{2,3}}(?:[_-][A-Za-z0-9]{{1,8}})*+":{plain})++\}}'
+    pattern = (
+        r'\{"type":"MOBILE_PUSH"(?=[^{]*Enabled":true)(?:,"(?:ios|android)Enabled":(?:true|false))++'
+        rf'(?!,"subtitle)(?:,"(?:title|subtitle|body)":{texts})++'
+        rf'(?:,(?:"(?:{unchecked})":(?:true|false|{text}|\{{(?:,?{text}:{text})*+\}})'
+        rf'|"(?:{"|".join(_MEDIA)})":(?="[A-Za-z][A-Za-z0-9+.-]*:){text}|"(?:ttl|badgeCount)":\d++|{shown}))*+\}}'
+    )
+    return re.compile(pattern.encode("latin-1"), re.DOTALL)
+
+
+def is_plain(message: bytes) -> bool:
+    """Return True if a ``MobilePush``'s JSON certainly causes no warning, twenty times as fast as the rules do."""
+    return len(message) <= MAX_PAYLOAD and _plain_message().fullmatch(message) is not None

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 
 from pushsdk._core.errors import ValidationError, warn_caller
-from pushsdk._core.lint import CHILDREN, problems
+from pushsdk._core.lint import CHILDREN, is_plain, problems
 from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model
 from pushsdk._core.paths import Path, value_error
 from pushsdk._core.placeholders import TEXTS, placeholder_names
 from pushsdk._core.values import MAX_DEPTH, plain, typed
 from pushsdk._core.words import kind_of, near_word
 
-_MAX_KNOWN = 1024
-_MAX_KNOWN_BYTES = 16 * 1024
+_MAX_KEPT = 1024
+_MAX_KEPT_BYTES = 16 * 1024
 
 _MESSAGE: Path = ("message",)
 _CUSTOM_FIELDS: Path = ("custom_fields",)
@@ -33,18 +33,15 @@ _decode = msgspec.json.Decoder().decode
 _has_long_number = re.compile(rb"[0-9]{19}").search  # perhaps with more than 64 bits
 _ENCODING_FAILED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
-# Validated bytes, and the message that a strict decoder reads from them.
+# The latest validated bytes, and the value that a strict decoder reads from them. Concurrent sends mostly have the same
+# message: its bytes are then hashed once, and shared.
 #
-# Bytes alone prove nothing: Decimal("1"), b"i" or {1: "a"} encode like a valid text or key. So the message must also
+# Bytes alone prove nothing: Decimal("1"), b"i" or {1: "a"} encode like a valid text or key. So a message must also
 # *equal* its decoded bytes. No value that msgspec converts does: a Decimal, UUID, datetime, bytes or plain enum never
 # equals its str, an int key never the str key, a set never the list; and values that are equal in Python (True and 1,
-# 1.0 and 1) differ in bytes. The cached message shares nothing with the caller's message, so later changes there have
-# no effect. Look-up and comparison run in C: 0.3 us on top of 0.25 us for encoding 350 bytes; checking in Python
-# takes 9 us.
-_known: dict[bytes, MobilePush] = {}
-
-# The latest entry. Concurrent sends mostly have the same message: its bytes are then hashed once, and shared.
-_latest: tuple[bytes, MobilePush] = (b"", MobilePush())
+# 1.0 and 1) differ in bytes. The decoded value shares nothing with the caller's message, so later changes there have
+# no effect. Decoding and comparison run in C: 1 us; checking in Python takes 9 us.
+_latest: tuple[bytes, object] = (b"", None)
 
 
 def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True) -> bytes:
@@ -56,45 +53,40 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
     ``$.message``.
     """
     global _latest
-    if type(message) is not MobilePush:
-        return _encode_other(message, warn=warn)
-    latest, meant = _latest
+    kind, (latest, meant) = type(message), _latest
     try:
         data = _encode(message)
-        if data != latest:
-            meant = _known.get(data) or _decode_message(data)
+        if data != latest or type(meant) is not kind:
+            meant = _read(data, kind)
+        is_exact = meant == message
     except _ENCODING_FAILED:
-        return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
-    if meant != message:
+        is_exact = False
+    if not is_exact:
         # The check in Python finds the path of an error, and accepts a tuple for a list.
         return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
     if data == latest:
         return latest
-    if data not in _known:
-        if warn:
-            _warn(msgspec.to_builtins(meant), MobilePush, _MESSAGE, MobilePush)
-        _remember(data, meant)
+    if warn and not is_plain(data if kind is MobilePush else _encode(_decode_message(data))):
+        # A large message is not kept.
+        warn_once = _warn_once if len(data) <= _MAX_KEPT_BYTES else _warn_once.__wrapped__
+        warn_once(data, kind)
     _latest = (data, meant)
     return data
 
 
-def _encode_other(message: object, *, warn: bool) -> bytes:
-    """Return the JSON for a mapping, or for a subclass. A dict with fields without parts is encoded faster."""
-    if type(message) is not dict or not message.keys() <= _FLAT_FIELDS:
-        return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
-    try:
-        data = _encode(message)
-        is_exact = _decode(data) == message  # as above: only JSON's types equal what a decoder reads
-        meant = _known.get(data) or _decode_message(data)
-    except _ENCODING_FAILED:
-        is_exact = False
-    if not is_exact:
-        return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
-    if data not in _known:
-        if warn:
-            _warn(message, MobilePush, _MESSAGE, dict)
-        _remember(data, meant)
-    return data
+def _read(data: bytes, kind: type) -> object:
+    """Return the JSON as this class; None if the check in Python has to decide."""
+    message = _decode_message(data)
+    if kind is MobilePush:
+        return message
+    # A dict whose fields have no parts.
+    return fields if kind is dict and (fields := _decode(data)).keys() <= _FLAT_FIELDS else None
+
+
+@lru_cache(_MAX_KEPT)
+def _warn_once(data: bytes, kind: type) -> None:
+    """Warn about a message of this class, unless that was done before."""
+    _warn(_decode(data), MobilePush, _MESSAGE, kind)
 
 
 def _encode_exact(value: object) -> bytes | None:
@@ -106,14 +98,6 @@ def _encode_exact(value: object) -> bytes | None:
         return None
     is_flat = data.count(b"[") + data.count(b"{") < MAX_DEPTH
     return data if is_exact and is_flat and not _has_long_number(data) else None
-
-
-def _remember(data: bytes, meant: MobilePush) -> None:
-    """Keep a message that the linter has seen."""
-    if len(data) <= _MAX_KNOWN_BYTES:
-        if len(_known) >= _MAX_KNOWN:
-            _known.clear()
-        _known[data] = meant
 
 
 def encode_content(

@@ -2,12 +2,13 @@
 
 from types import MappingProxyType
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.lint import RULES, lint, nodes
+from pushsdk._core.lint import RULES, is_plain, lint, nodes, problems
 from pushsdk._core.models import (
     UNSET,
     ActionButton,
@@ -196,3 +197,44 @@ def test_no_struct_makes_it_raise(model, data):
 def test_what_is_no_resource_at_all_is_refused(subject):
     with pytest.raises(ValidationError, match=r"^lint takes a message, a campaign or a mapping; got "):
         lint(subject)
+
+
+WORDS = [
+    "NORMAL",
+    "Normal",
+    "DEFAULT",
+    "SCORE_MAX",
+    "MOBILE_PUSH",
+    "MOBILE",
+    "https://a.example/b",
+    "/a.png",
+    '":true',
+    "",
+]
+PIECES = st.sampled_from(["Hi", " ", "\u3000", "あ", "é", "\u2003", "\n", '"', "\\", "{", "}}", "x" * 999])
+TEXT = st.lists(PIECES, max_size=5).map("".join)
+MAPS = st.dictionaries(st.sampled_from(["en", "pt-BR", "de_DE", "english", "iosEnabled", '"']), TEXT, max_size=2)
+SWITCHES = {"ios_enabled", "android_enabled", "content_available"}
+FIELDS = {
+    **dict.fromkeys(MobilePush.__struct_fields__, st.sampled_from(WORDS) | TEXT),
+    **dict.fromkeys(["title", "subtitle", "body", "key_vals"], MAPS),
+    **dict.fromkeys(SWITCHES, st.booleans()),
+    **dict.fromkeys(["ttl", "badge_count"], st.integers(-2, 99)),
+    "android_action_buttons": st.just([ActionButton(click_action="deep-linking")]),
+    "action_category": st.just(ActionCategory(type="predefined-category")),
+}
+PLAIN = {"title": {"en": "Hi"}, "ios_enabled": True}
+
+
+@given(st.sampled_from([{}, PLAIN]), st.lists(st.sampled_from([*FIELDS]), max_size=4), st.data())
+def test_a_plain_message_has_nothing_to_warn_of(base, names, data):
+    message = MobilePush(**base | {name: data.draw(FIELDS[name]) for name in names})
+    found = problems(message.to_dict(), MobilePush, (), only_warned=True)
+    assert not (found and is_plain(msgspec.json.encode(message)))
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"key_vals": {"a": "{}"}, "ttl": 5, "priority": "NORMAL", "big_image_url": "https://a.example"}]
+)
+def test_an_ordinary_message_is_plain(change):
+    assert is_plain(msgspec.json.encode(MobilePush(**PLAIN | change)))

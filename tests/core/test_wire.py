@@ -399,7 +399,7 @@ def test_a_message_is_checked_for_typos_once_unless_it_is_large_or_many_came_aft
     texts = ["$.message.priority: unknown value, did you mean NORMAL?"]
     message = MobilePush(title={"en": f"{form}"}, ios_enabled=True, priority="normal")
     large = message.replace(body={"en": "x" * 20_000})
-    others = [MobilePush(ios_enabled=True, title={"en": "x"}, ttl=number) for number in range(1025)]
+    others = [MobilePush(ios_enabled=True, title={"en": "}"}, ttl=number) for number in range(1025)]
     assert warned(form(message.replace(ttl=1)), encode=partial(encode_message, warn=False)) == []
     assert warned(form(message), form(message)) == texts
     twice = warned(form(large), form(message), form(large))
