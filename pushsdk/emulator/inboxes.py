@@ -1,6 +1,5 @@
 """The state of each inbox while the service runs: fault rules, limits, and the event log."""
 
-import asyncio
 import threading
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -34,39 +33,20 @@ class EventLog:
 
     def __init__(self) -> None:
         self.mark: int = 0  # the newest event's mark, 0 before the first; set by publish
-        self._lock = threading.Lock()  # guards mark, _events and _waiters together
+        self._lock = threading.Lock()  # guards mark and _events together
         self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
-        self._waiters: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 
     def publish(self, kind: Kind, *, id: int = 0, uuid: str = "") -> None:  # noqa: A002 - the field's name
-        """Add an event and wake all waiters."""
+        """Add an event. Readers look for new ones by themselves."""
         with self._lock:
             self.mark += 1
             self._events.append(Event(self.mark, kind, id, uuid))
-            waiters, self._waiters = self._waiters, set()
-        for loop, woken in waiters:
-            loop.call_soon_threadsafe(woken.set)
 
-    def since(self, mark: int) -> Sequence[Event] | None:
-        """Return the events after this mark, oldest first; None if some were dropped."""
+    def since(self, mark: int) -> tuple[int, Sequence[Event] | None]:
+        """Return the newest mark, and the events after this one, oldest first; None if some were dropped."""
         with self._lock:
-            if mark < self.mark - len(self._events):
-                return None
-            return [event for event in self._events if event.mark > mark]
-
-    async def changed(self, mark: int) -> None:
-        """Wait until there is an event after this mark."""
-        while True:
-            waiter = asyncio.get_running_loop(), asyncio.Event()
-            with self._lock:
-                if self.mark > mark:
-                    return
-                self._waiters.add(waiter)
-            try:
-                await waiter[1].wait()
-            finally:
-                with self._lock:
-                    self._waiters.discard(waiter)
+            dropped = mark < self.mark - len(self._events)
+            return self.mark, None if dropped else [event for event in self._events if event.mark > mark]
 
 
 class InboxState:

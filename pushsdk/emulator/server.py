@@ -167,12 +167,8 @@ class Inbox(Accepted):
 
     @property
     def changes(self) -> int:
-        """The number of changes in this inbox; see `changed`."""
+        """The number of changes in this inbox: requests, campaigns, deletions, faults, limits."""
         return self._state.events.mark
-
-    async def changed(self, changes: int) -> None:
-        """Wait until the property `changes` is greater than this. Only in the emulator's event loop."""
-        await self._state.events.changed(changes)
 
     @property
     def faults(self) -> Sequence[Fault]:

@@ -35,6 +35,7 @@ _VALUES = {
     "is": ("|".join(IS), ", ".join(IS)),
     "status": (f"none|{STATUS.pattern}", "429, 4xx or none"),
 }
+_LOOK_INTERVAL = 0.005  # seconds
 _OPTIONAL = "Pass `required=False` if that is fine."
 _BLOCKS = "wait_for() blocked this thread's event loop, and every task that would send: use `await push.until(...)`."
 
@@ -195,12 +196,11 @@ class PushInbox(Accepted):
     """The URL that clients send to."""
     url: str
     """The URL of the page with all inboxes, available during the session."""
-    __slots__ = ("_ahead", "_before", "_contexts", "_host", "_inbox", "base_url", "emulator", "shows_summary", "url")
+    __slots__ = ("_ahead", "_before", "_contexts", "_inbox", "base_url", "emulator", "shows_summary", "url")
 
     def __init__(self, host: EmulatorThread, *, api_key: str, label: str) -> None:
         self.emulator = host.emulator
         self.base_url, self.url = host.emulator.base_url, host.emulator.url
-        self._host = host
         self._inbox = host.emulator.inbox(api_key)
         super().__init__(self._inbox._store, self._inbox._inboxes, api_key)
         self._inbox.label(label)
@@ -287,8 +287,8 @@ class PushInbox(Accepted):
         """
         line = _line(user_id, search)
         try:
-            for change in self._changes(line, count, condition, timeout):
-                change.result()
+            for _ in self._looks(line, count, condition, timeout):
+                time.sleep(_LOOK_INTERVAL)
         except AssertionError as error:
             with suppress(RuntimeError):
                 asyncio.get_running_loop()
@@ -307,8 +307,8 @@ class PushInbox(Accepted):
     ) -> list[SentPush]:
         """Wait like `wait_for`, without blocking the event loop."""
         line = _line(user_id, search)
-        for change in self._changes(line, count, condition, timeout):
-            await asyncio.wrap_future(change)
+        for _ in self._looks(line, count, condition, timeout):
+            await asyncio.sleep(_LOOK_INTERVAL)
         return self._all_sent(line)
 
     # Faults, limits, time
@@ -356,24 +356,21 @@ class PushInbox(Accepted):
         pushes += [_sent_push(campaign, campaign.uuid) for campaign in self.campaigns if campaign.id in matches]
         return sorted(pushes, key=lambda push: push.id)
 
-    def _changes(
-        self, line: str, count: int, condition: Callable[[], object] | None, timeout: float
-    ) -> Iterator[Future[None]]:
-        """Yield futures for the next inbox change, until enough requests match or the condition is true."""
+    def _looks(self, line: str, count: int, condition: Callable[[], object] | None, timeout: float) -> Iterator[None]:
+        """Look after each inbox change, until enough requests match or the condition is true; yield between looks."""
         check("count", count, Count, ValueError)
         check("condition", condition, Callable[[], object] | None, ValueError)
         check("timeout", timeout, Delay, ValueError)
-        end = time.monotonic() + timeout
+        end, seen = time.monotonic() + timeout, -1
         while True:
-            seen = self._inbox.changes
-            matches = len(self._inbox.requests(line)) if condition is None else 0
-            if matches >= count if condition is None else condition():
-                return
-            remaining = end - time.monotonic()
-            if remaining <= 0:
+            if seen != (changes := self._inbox.changes):
+                seen, matches = changes, len(self._inbox.requests(line)) if condition is None else 0
+                if matches >= count if condition is None else condition():
+                    return
+            if time.monotonic() >= end:
                 what = f"{counted(count, 'request')} that the search `{line}` finds, got {matches or 'none'}"
                 self._fail(f"Waited {timeout:g} s for {what if condition is None else 'the condition'}.")
-            yield self._host.submit(_within(remaining, self._inbox.changed(seen)))
+            yield
 
     def _fail(self, *problem: str) -> None:
         raise AssertionError("\n".join((*problem, "", self._summarize(None))))
@@ -384,13 +381,6 @@ class PushInbox(Accepted):
         received = self._inbox.requests()
         elsewhere = self.emulator.requests - self._before - len(received)
         return summary(received if requests is None else requests, elsewhere=max(0, elsewhere))
-
-
-async def _within(seconds: float, work: Any) -> None:
-    """Await ``work`` for up to ``seconds``."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await work
 
 
 def _check_search(search: str) -> None:

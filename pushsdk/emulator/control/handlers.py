@@ -31,8 +31,8 @@ from pushsdk.emulator.store.search import Search, parse
 _MAX_CAMPAIGNS = 1000  # in the list
 _MAX_EXPORT = 1000  # requests in a download
 _MAX_BODIES = 16 * 1024 * 1024  # bytes read to show one user's pushes
-_WRITE_DELAY = 0.1  # seconds between two stream writes: a page draws no faster
-_HEARTBEAT = 15.0  # seconds
+_LOOK_INTERVAL = 0.1  # seconds until a stream looks for new events: a page draws no faster
+_QUIET_LOOKS = 150  # without an event, until a stream sends a heartbeat
 _MAX_BURST = 50  # requests in one stream write; for more the reader has to read the list
 
 
@@ -279,17 +279,16 @@ class Control:
         response = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream"})
         with suppress(ConnectionError):  # the client disconnected
             await response.prepare(request)
-            mark = inbox.events.mark
-            await response.write(_frame("hello", {}))
+            mark, quiet = inbox.events.mark, 0
+            frames = _frame("hello", {})
             while not end.done():
-                if not await self._wait_for_change(inbox, mark, _HEARTBEAT, end):
-                    await response.write(b": heartbeat\n\n")
-                    continue
-                events = inbox.events.since(mark)
-                mark = events[-1].mark if events else inbox.events.mark
-                if frames := await self._frames(inbox, events):
-                    await response.write(frames)
-                await asyncio.wait((end,), timeout=_WRITE_DELAY)
+                if frames or quiet == _QUIET_LOOKS:
+                    await response.write(frames or b": heartbeat\n\n")
+                    quiet = 0
+                await asyncio.wait((end,), timeout=_LOOK_INTERVAL)
+                quiet += 1
+                mark, events = inbox.events.since(mark)
+                frames = await self._frames(inbox, events)
         return response
 
     async def _frames(self, inbox: InboxState, events: Sequence[Event] | None) -> bytes:
@@ -315,15 +314,6 @@ class Control:
         return await asyncio.to_thread(
             self._store.requests, inbox.ref, after=after, before=before, limit=_MAX_BURST + 1, forward=True
         )
-
-    async def _wait_for_change(self, inbox: InboxState, mark: int, timeout: float, end: asyncio.Future[None]) -> bool:
-        """Return True as soon as there is an event after the mark; False at the timeout or the end."""
-        changed = asyncio.ensure_future(inbox.events.changed(mark))
-        try:
-            await asyncio.wait((changed, end), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            return changed.done()
-        finally:
-            changed.cancel()
 
     # Faults and limits
 
