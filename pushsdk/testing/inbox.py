@@ -361,14 +361,16 @@ class PushInbox(Accepted):
         check("count", count, Count, ValueError)
         check("condition", condition, Callable[[], object] | None, ValueError)
         check("timeout", timeout, Delay, ValueError)
+        look = condition or (lambda: len(self._inbox.requests(line)) >= count)
         end, seen = time.monotonic() + timeout, -1
         while True:
-            if seen != (changes := self._inbox.changes):
-                seen, matches = changes, len(self._inbox.requests(line)) if condition is None else 0
-                if matches >= count if condition is None else condition():
-                    return
+            changes = self._inbox.changes
+            if changes != seen and look():
+                return
+            seen = changes
             if time.monotonic() >= end:
-                what = f"{counted(count, 'request')} that the search `{line}` finds, got {matches or 'none'}"
+                matches = len(self._inbox.requests(line)) or "none"
+                what = f"{counted(count, 'request')} that the search `{line}` finds, got {matches}"
                 self._fail(f"Waited {timeout:g} s for {what if condition is None else 'the condition'}.")
             yield
 
