@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn, Self
 
+from msgspec import UNSET, UnsetType
+
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout
 from pushsdk._core.secret import sealed
 from pushsdk._io.credentials import KeySource
@@ -17,7 +19,7 @@ class ClientViews:
         *,
         timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
-        api_key: str | KeySource | None = None,
+        api_key: str | KeySource | UnsetType = UNSET,
         urgent: bool | None = None,
     ) -> Self:
         """Return a client with other options. Both share everything else, such as connections, limits and pauses.
@@ -27,9 +29,13 @@ class ClientViews:
         Args:
             timeout: A Timeout, or the total in seconds.
             retry: A RetryPolicy.
-            api_key: Another key, or a callable as for the constructor.
+            api_key: Another key, or a callable as for the constructor. None is refused: a tenant whose key is missing
+                is not pushed to under another tenant's key.
             urgent: True lets sends go before all that wait, in slots and rates; they share no request with others.
                 Pauses, deadlines and a full queue hold for them, too. Runs ignore it.
+
+        Raises:
+            ConfigurationError: An option is wrong.
         """
         api_key = sealed(api_key)
         client = self._copy()
@@ -43,7 +49,7 @@ class ClientViews:
         return client
 
     def _change(self, *, timeout: Any, retry: Any, api_key: Any, urgent: bool | None) -> None:
-        """Set the options that are not None. Defined by each client."""
+        """Set the options that were given. Defined by each client."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client can't be pickled, as it holds connections and the Api-Key: make one in each process")

@@ -38,6 +38,7 @@ from pushsdk._core.errors import Advice, ConfigurationError, UnexpectedResponseE
 from pushsdk._core.hints import check_options, warn_of_milliseconds
 from pushsdk._core.kinds import Delay, check, check_seconds, check_values, must_be
 from pushsdk._core.models import (
+    UNSET,
     CampaignCreated,
     CampaignDict,
     CampaignRequest,
@@ -504,7 +505,7 @@ class AsyncPushClient(ClientViews):
         options = self._options_of(timeout, retry)
         is_urgent = options.is_urgent if urgent is None else urgent
         self._options = self._lifetime.options_of(options.policy, options.timeout, is_urgent=is_urgent)
-        if api_key is not None:
+        if api_key is not UNSET:
             self._credentials = Credentials.of(api_key)
 
     def _renewed(self) -> Self:

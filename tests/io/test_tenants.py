@@ -357,3 +357,11 @@ async def test_a_retry_whose_calls_split_by_key_costs_the_budget_nothing():
         await asyncio.gather(*(send_as(client, tenant) for tenant in ("acme", "globex")))
         assert client.stats().retry_tokens == 500
     assert service.users() == {"acme:1": 1, "globex:1": 1}
+
+
+async def test_a_tenant_without_a_key_is_not_pushed_to_under_the_key_of_another():
+    service = FakeService()
+    async with client_of(service) as client:
+        for of in (client, client.with_options(api_key="key-of-another")):
+            with pytest.raises(ConfigurationError, match=r"^api_key must be .* got None$"):
+                of.with_options(api_key={}.get("new"))
