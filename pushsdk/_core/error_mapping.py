@@ -3,6 +3,7 @@
 Each caller gets another object. An exception holds `Facts`, from which its text is made when it is read.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
@@ -68,8 +69,13 @@ def _kind_of(verdict: Verdict, decisive: Attempt | None) -> type[errors.PushErro
 def _wait_of(error: errors.PushError, verdict: Verdict, decisive: Attempt | None) -> float | None:
     """Return the seconds that the service asked to wait, if the error is about that."""
     if isinstance(error, errors.NotSentError):
-        return verdict.retry_after
+        return _whole(verdict.retry_after)
     return decisive.retry_after if decisive and isinstance(error, errors.RateLimitedError) else None
+
+
+def _whole(seconds: float | None) -> float | None:
+    """Round up: the rest of a pause has fractions, and a Retry-After that is passed on may not."""
+    return None if seconds is None else float(math.ceil(seconds))
 
 
 def conclude(
@@ -158,7 +164,7 @@ def _set_open(error: errors.PartialError, verdicts: Sequence[Verdict]) -> None:
     is_spent = not {Outcome.ACCEPTED, Outcome.UNKNOWN}.isdisjoint(error.outcomes.values())
     error._open = bool(verdicts)
     error.retryable = error._open and not is_spent
-    error.retry_after = max((v.retry_after for v in verdicts if v.retry_after is not None), default=None)
+    error.retry_after = _whole(max((v.retry_after for v in verdicts if v.retry_after is not None), default=None))
 
 
 def _most_frequent(

@@ -128,7 +128,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
             "local": is_local,
             # No request was answered over http, or the answer says so.
             "http to TLS": target.base_url.startswith("http:") and (refuses if decisive.status else breaks),
-            "throttled": decisive.retryable and decisive.retry_after is not None,
+            "throttled": decisive.retryable and decisive.retry_after,
             "request id": _request_id_of(decisive),
             "no answer": not decisive.answer,
             "unseen answer": decisive.answer and not target.shows_answers,
@@ -143,7 +143,7 @@ _HEADS = {Outcome.UNKNOWN: "outcome unknown", Outcome.REJECTED: "rejected", Outc
 _TOTAL = "total timeout {bound} s"
 _BOUNDS: Mapping[Failure | None, str] = {
     **dict.fromkeys((Failure.DEADLINE, Failure.NO_TIME, Failure.TOO_LATE), _TOTAL),
-    Failure.PAUSED: f"{{pause}}, {_TOTAL}",
+    Failure.PAUSED: f"in {{pause}}; {_TOTAL}",
     Failure.TOO_LONG: "{pause}, RetryPolicy(max_retry_after={bound})",
 }
 # The text names these if they ended a request whose last attempt was retryable.

@@ -54,7 +54,7 @@ class Failure(StrEnum):
     RESET = "the connection broke"
     UNREADABLE = "the answer could not be parsed as HTTP"
     QUEUE_FULL = "the client's queue is full"
-    PAUSED = "the service asked to wait longer than the call can"
+    PAUSED = "the service asked for a pause that ends after the call's deadline"
     TOO_LONG = "the service asked to wait longer than max_retry_after"
     TOO_LATE = "the next wait would pass the deadline"
     BUDGET = "the retry budget is used up"

@@ -54,6 +54,10 @@ class RateLimiter:
         self.paused_until = max(self.paused_until, until)
         self.not_before = max(self.not_before, until)
 
+    def pause_left(self, now: float) -> float:
+        """Return the seconds until the pause ends, or 0."""
+        return max(0.0, self.paused_until - now)
+
     def _cost(self, users: int) -> float:
         return max(self._per_request, self._per_user * users)
 

@@ -229,7 +229,7 @@ class Lifetime:
                 queued_users=engine.backlog.users,
                 queued_bytes=engine.backlog.bytes,
                 retry_tokens=engine.sender.budget.tokens,
-                paused=max(0.0, engine.limiter.rate_limiter.paused_until - engine.loop.time()),
+                paused=engine.limiter.rate_limiter.pause_left(engine.loop.time()),
             )
         return ClientStats(**counts)
 

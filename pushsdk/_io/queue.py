@@ -248,7 +248,7 @@ class SendQueue:
             self._sender.note_not_begun(len(call.users), call.deadline)
 
     def _not_sent(self, reason: Failure) -> Verdict:
-        pause = self._rate_limiter.paused_until - self._loop.time() if reason is Failure.PAUSED else None
+        pause = self._rate_limiter.pause_left(self._loop.time()) if reason is Failure.PAUSED else None
         return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause)
 
     def _dispatch_opened(self) -> None:

@@ -200,8 +200,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 with self._queued(request):
                     await limiter.acquire(users, deadline=request.deadline, is_urgent=request.is_urgent)
         if request.failure is Failure.PAUSED and request.evidence.retry_after is None:
-            pause = limiter.rate_limiter.paused_until - self.loop.time()
-            request.evidence = Evidence(retry_after=max(0.0, pause))
+            request.evidence = Evidence(retry_after=limiter.rate_limiter.pause_left(self.loop.time()))
 
     async def _attempt(self, request: ApiRequest, *, is_begun: bool = False) -> bool:
         """Make one attempt, repeated for a stale connection or a rotated key, and release the slot.
@@ -370,7 +369,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     def _pause(self, seconds: float) -> None:
         if seconds > 0:
             until = self.loop.time() + seconds
-            logger.info("the service asked for a pause of %.3f s", seconds)
+            logger.info("pausing for %.3f s, as the service asked", seconds)
             self.limiter.pause(until)
             self.timers.fail(Failure.PAUSED, before=until)
             if self.emit is not None:

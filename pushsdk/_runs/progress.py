@@ -82,7 +82,7 @@ class ProgressReporter:
             return
         count, rate = self._journal.states.count, self._pace.rate(now, self._settled())
         in_flight, not_sent = count(UserState.CLAIMED), count(UserState.PENDING)
-        paused = max(0.0, limiter.rate_limiter.paused_until - now)
+        paused = limiter.rate_limiter.pause_left(now)
         progress = Progress(
             stage="waiting" if paused or waiting else "sending",
             planned=self._journal.users,

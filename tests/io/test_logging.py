@@ -65,7 +65,7 @@ async def test_a_pause_and_a_split_are_lines(caplog):
     service = FakeService(Fault.status(429, headers={"Retry-After": "1"}, first=1), Fault.status(413, first=1))
     users = [f"USERMARKER-{number}-{'x' * 200}" for number in range(2)]
     lines = [message for _, message in await lines_of(service, caplog, users)]
-    assert lines[0] == "the service asked for a pause of 1.000 s"
+    assert lines[0] == "pausing for 1.000 s, as the service asked"
     assert "a request for 2 users is split after HTTP 413" in lines
 
 
