@@ -35,6 +35,9 @@ class Rule(Struct, frozen=True):
     text: str
     test: Callable[[Any], bool] | None = None
 
+    def __repr__(self) -> str:
+        return self.text  # help() shows it in signatures
+
 
 Duration: TypeAlias = Annotated[
     float, Rule("a number of seconds greater than 0", lambda number: 0 < number < MAX_NUMBER)

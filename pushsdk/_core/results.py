@@ -1,5 +1,8 @@
 """Values that calls return: frozen, without user ids in their repr."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import msgspec
 
 from pushsdk._core.events import SendAbandoned
@@ -24,6 +27,14 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         unsent = [f", {name}={n}" for name in ("duplicates", "already_accepted") if (n := getattr(self, name))]
         counts = f"users={self.users}, requests={self.requests}, attempts={len(self.attempts)}"
         return f"Receipt({self.outcome}, {counts}{''.join(unsent)})"
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """Yield the outcome, the status and the counts, each with its name: for ``dict(receipt)``.
+
+        So a web framework can answer with a receipt. The attempts, which quote the service, are left out.
+        """
+        counts = [(name, getattr(self, name)) for name in ("users", "duplicates", "requests", "already_accepted")]
+        return iter([("outcome", str(self.outcome)), ("status", self.status), *counts])
 
     @property
     def outcome(self) -> Outcome:

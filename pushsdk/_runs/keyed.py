@@ -81,7 +81,9 @@ class KeyedSends:
         try:
             digest = idempotency.digest_of(key)
             if lacks_value(str(key)):
-                warn_caller("idempotency_key lacks its value, so jobs share it: is a variable unset, or an f missing?")
+                warn_caller(
+                    "idempotency_key lacks its value, so jobs share it: set the variable, or write the f of an f-string"
+                )
             ids = call.ids if users == call.users else encode_user_ids(users)
             payloads = [(ids, content.message, content.custom_fields)]
             fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, payloads)

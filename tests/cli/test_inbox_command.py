@@ -5,6 +5,7 @@ import os
 import select
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 from support.command_line import started
 
@@ -21,24 +22,26 @@ def test_requests_are_lines_or_json_with_bodies_and_a_reset_empties_the_inbox(co
     assert [send(command, "ann", "One"), send(command, "bob", "Two")] == [1, 0]
     result = command("emulator requests")
     assert [line.split(maxsplit=1)[1] for line in result.out.splitlines()] == [
-        "push 422 1 user One",
-        "push 204 1 user Two",
+        "push 422 ann One",
+        "push 204 bob Two",
     ]
     rows = [json.loads(line) for line in command("emulator requests user:bob --json").out.splitlines()]
     assert [(row["status"], row["body"]["message"]["title"]) for row in rows] == [(204, {"en": "Two"})]
-    assert command("emulator reset") == (0, "", "")
+    netloc = urlsplit(service.base_url).netloc
+    assert command("emulator reset") == (0, f"emptied the inbox on {netloc}\n", "")
     assert command("emulator requests") == (0, "", "")
 
 
-def test_requests_of_the_emulator_that_runs_come_before_those_of_the_settings(command, service, monkeypatch):
+def test_the_settings_name_the_emulator_if_they_are_of_this_machine_and_else_the_one_that_runs(
+    command, service, monkeypatch
+):
     send(command, "ann", "Hello")
-    monkeypatch.setenv("PUSHSDK_BASE_URL", "http://127.0.0.1:9/api")
-    assert (
-        command("emulator requests").err
-        == "pushsdk: http://127.0.0.1:9 can't be reached: [Errno 111] Connection refused\n"
-    )
     with kept_profile(service):
-        assert command("emulator requests").out.endswith("push 204 1 user Hello\n")
+        monkeypatch.setenv("PUSHSDK_BASE_URL", "https://push.invalid/api")
+        assert command("emulator requests").out.endswith("push 204 ann Hello\n")
+        monkeypatch.setenv("PUSHSDK_BASE_URL", "http://127.0.0.1:9/api")
+        refused = "pushsdk: http://127.0.0.1:9 can't be reached: [Errno 111] Connection refused\n"
+        assert [command("emulator", name).err for name in ("requests", "reset")] == [refused] * 2
 
 
 def test_each_request_is_printed_when_it_comes(command, service):
@@ -49,7 +52,7 @@ def test_each_request_is_printed_when_it_comes(command, service):
                 send(command, user, title)
             line = process.stdout.readline()
             process.kill()
-        assert json.loads(line)["first_user"] == user if options else line.endswith("push 204 1 user Hello\n")
+        assert json.loads(line)["first_user"] == user if options else line.endswith("push 204 ann Hello\n")
 
 
 def test_a_reader_that_leaves_is_no_trouble_of_the_emulator(command, service, monkeypatch):

@@ -206,7 +206,7 @@ FIRST_NAME = "no 'first_name' for the placeholder, did you mean"
                 "text (2 such ids); another is 'nan', the text of a missing value: leave such users out. Such ids are"
             ),
         ),
-        (lambda client, _: client.send("user-{i}", GOOD), "a user id has the name of a variable"),
+        (lambda client, _: client.send("user-{i}", GOOD), "a user id has a variable's name"),
         (lambda client, _: client.send("users.csv", GOOD), "a user id is the name of a file"),
         (
             lambda client, _: client.broadcast(iter([*map(str, range(1500)), "user-1\n"]), GOOD),

@@ -1,5 +1,7 @@
 """Results, events and counters: plain values that show no user id in their repr."""
 
+import json
+
 import pytest
 
 from pushsdk._core.events import (
@@ -34,3 +36,8 @@ def test_reprs_show_how_many_users_and_no_id(value, shown):
 def test_a_receipt_is_accepted_and_has_the_status_of_its_last_attempt():
     assert (RECEIPT.outcome, RECEIPT.status) == (Outcome.ACCEPTED, 204)
     assert Receipt(users=1).status is None
+
+
+def test_a_web_framework_can_answer_with_a_receipt():
+    counts = {"users": 3, "duplicates": 1, "requests": 0, "already_accepted": 3}
+    assert json.loads(json.dumps(dict(RECEIPT))) == {"outcome": "ACCEPTED", "status": RECEIPT.status, **counts}

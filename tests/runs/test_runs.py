@@ -128,8 +128,8 @@ async def test_without_dedupe_every_id_is_a_push_also_in_the_next_call(tmp_path)
     [
         (["a", 7], "user id number 2: expected a str, got int"),
         ([*map(str, range(3000)), "", "c"], "user id number 3001: the user id is empty"),
-        ("user-1", "an iterable of ids, or an Audience; got str$"),
-        (Audience, "an iterable of ids, or an Audience; got the class Audience$"),
+        ("user-1", r"an iterable of ids, or an Audience, such as Audience.read\('users.csv'\); got str$"),
+        (Audience, r"or an Audience, such as .*; got the class Audience$"),
         (None, "an iterable"),
     ],
 )

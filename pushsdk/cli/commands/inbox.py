@@ -14,11 +14,12 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 import msgspec
 from cyclopts import Parameter
 
+from pushsdk._core.address import is_loopback
 from pushsdk._core.words import count
 from pushsdk._io.files import is_locked
 from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.options import JsonLines
-from pushsdk.cli.settings import EMULATOR, emulator_file, resolve
+from pushsdk.cli.settings import EMULATOR, emulator_file, find, resolve
 from pushsdk.cli.terminal import print_json, say
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.control.views import RequestPage
@@ -51,8 +52,9 @@ def tail(*, json: JsonLines = False) -> int:
 
 
 def reset() -> int:
-    with _answer("POST", "/reset"):
-        return Exit.DONE
+    with _answer("POST", "/reset") as answer:
+        say(f"emptied the inbox on {urlsplit(answer.url).netloc}")
+    return Exit.DONE
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -68,9 +70,13 @@ _opener = build_opener(ProxyHandler({}), _NoRedirects)
 
 @contextmanager
 def _answer(method: str, path: str, **query: object) -> Iterator[HTTPResponse]:
-    """Yield the answer of the emulator that runs, or else of the one in the settings. Raises CommandError."""
-    file = emulator_file()
-    settings = resolve({"profile": EMULATOR} if file is not None and is_locked(file) else {})
+    """Yield the emulator's answer. Raises CommandError.
+
+    The settings name the emulator if their base_url is on this machine, or if no emulator runs that keeps a profile.
+    """
+    named, file = find({}).get("base_url"), emulator_file()
+    is_here = named is not None and is_loopback(urlsplit(str(named.value)).hostname or "")
+    settings = resolve({"profile": EMULATOR} if file and is_locked(file) and not is_here else {})
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(settings["base_url"]))
     headers = {"Api-Key": settings["api_key"].reveal(), "Content-Type": "application/json"}
     request = Request(f"{origin}{ROOT}{path}?{urlencode(query)}", method=method, headers=headers)  # noqa: S310 - checked
@@ -91,4 +97,6 @@ def _line(request: RequestSummary) -> str:
     time = f"{datetime.fromtimestamp(request.time):%H:%M:%S}"
     status = request.status or f"no response ({request.fault})"
     text = request.error or next(iter(request.title.values()), "")
-    return f"{time} {request.endpoint} {status} {count(request.users)} {text}".rstrip()
+    others = f" and {request.users - 1} more" if request.users > 1 else ""
+    users = f"{request.first_user}{others}" if request.first_user else count(request.users)
+    return f"{time} {request.endpoint} {status} {users} {text}".rstrip()
