@@ -57,7 +57,7 @@ _SIGNS: tuple[tuple[Callable[[str], object], str], ...] = (
     ),
     (re.compile("[=']").match, "begins with the sign of a formula or a text in a spreadsheet: export the bare id"),
     (re.compile('"').match, "has quotation marks around it: leave them out"),
-    (_variable_in, "has a variable's name instead of its value: set the variable, or write the f of an f-string"),
+    (_variable_in, "has a variable's name instead of its value: set the variable, or write the f of f'...'"),
     (
         re.compile(r".*\.(csv|tsv|txt|jsonl|parquet)").fullmatch,
         "is the name of a file: broadcast reads the ids in a file",

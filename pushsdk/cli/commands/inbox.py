@@ -2,11 +2,11 @@
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from http.client import HTTPException, HTTPResponse
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
@@ -68,15 +68,17 @@ class _NoRedirects(HTTPRedirectHandler):
 _opener = build_opener(ProxyHandler({}), _NoRedirects)
 
 
-@contextmanager
-def _answer(method: str, path: str, **query: object) -> Iterator[HTTPResponse]:
-    """Yield the emulator's answer. Raises CommandError.
-
-    The settings name the emulator if their base_url is on this machine, or if no emulator runs that keeps a profile.
-    """
+def _settings() -> Mapping[str, Any]:
+    """Return the settings if their base_url is on this machine, or if no emulator runs; else those of the emulator."""
     named, file = find({}).get("base_url"), emulator_file()
     is_here = named is not None and is_loopback(urlsplit(str(named.value)).hostname or "")
-    settings = resolve({"profile": EMULATOR} if file and is_locked(file) and not is_here else {})
+    return resolve({"profile": EMULATOR} if file and is_locked(file) and not is_here else {})
+
+
+@contextmanager
+def _answer(method: str, path: str, **query: object) -> Iterator[HTTPResponse]:
+    """Yield the emulator's answer. Raises CommandError."""
+    settings = _settings()
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(settings["base_url"]))
     headers = {"Api-Key": settings["api_key"].reveal(), "Content-Type": "application/json"}
     request = Request(f"{origin}{ROOT}{path}?{urlencode(query)}", method=method, headers=headers)  # noqa: S310 - checked
