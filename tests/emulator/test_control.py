@@ -115,7 +115,8 @@ async def test_each_key_has_an_inbox_which_is_also_read_by_its_public_name(api, 
     await wire.push("ann")
     uuid = (await wire.campaign()).json["uuid"]
     other = Api(emulator, Api_Key="another")
-    assert ((await other.get("/users"))["users"], (await other.get("/requests"))["requests"]) == ([], [])
+    for path in ("/users", "/requests"):
+        assert await other.get(path) == {path[1:]: [], "next": None}
     assert await other.get("/campaigns") == []
     for method, path in (("GET", "/requests/1"), ("GET", f"/campaigns/{uuid}"), ("POST", f"/campaigns/{uuid}/start")):
         assert (await other.refused(method, path, {}))[0] == 404
@@ -123,7 +124,6 @@ async def test_each_key_has_an_inbox_which_is_also_read_by_its_public_name(api, 
     await wire.push("bob", Api_Key="another")
     second, first = await api.get("/inboxes", Api_Key=None)  # the latest first
     assert [(inbox["label"], inbox["requests"]) for inbox in (first, second)] == [("Inbox 1", 2), ("Inbox 2", 1)]
-    assert (await api.get("/service"))["inbox"] == first["inbox"]
     users = await api.get(f"/users?inbox={first['inbox']}", Api_Key=None)
     assert users == {"users": [{"user_id": "ann", "accepted": 1, "same": 1}], "next": None}
     monkeypatch.setattr("pushsdk.emulator.inboxes._MAX_INBOXES", 2)
@@ -138,20 +138,28 @@ async def test_requests_are_read_over_all_inboxes(emulator, wire):
         await events.until("hello")
         await wire.push("ann", Api_Key="another")
         assert (await events.until("request"))[-1].data["id"] == 2
-    await wire.push("ben", Api_Key="another")
-    second, first = (inbox["inbox"] for inbox in await api.get("/inboxes"))
-    requests = (await api.get("/requests?inbox=*"))["requests"]
-    assert [(request["id"], request["inbox"]) for request in requests] == [(3, second), (2, second), (1, first)]
-    found = await api.get("/requests?inbox=*&search=user:ann")
-    assert [request["id"] for request in found["requests"]] == [2, 1]
+    second, first = [inbox["inbox"] for inbox in await api.get("/inboxes")]
+    for query in ("", "&search=user:ann"):
+        requests = (await api.get(f"/requests?inbox=*{query}"))["requests"]
+        assert [(request["id"], request["inbox"]) for request in requests] == [(2, second), (1, first)]
     assert (await api.get("/requests/2?inbox=*"))["inbox"] == second
-    assert [line["inbox"] for line in await downloaded(api, "inbox=*")] == [second, second, first]
+    assert [line["inbox"] for line in await downloaded(api, "inbox=*")] == [second, first]
 
 
 async def downloaded(api, query):
     answer = await api.raw("GET", f"/_emulator/v1/export?{query}")
     assert answer.headers["content-type"] == "application/jsonl"
     return [json.loads(line) for line in answer.body.splitlines()]
+
+
+async def pages(api, path, mark):
+    """Return the rows of each page."""
+    found, more = [], ""
+    while more is not None:
+        rows, after = (await api.get(f"{path}{more}")).values()
+        found.append(rows)
+        more = after and f"&{mark}={encoded(str(after))}"
+    return found
 
 
 # Users
@@ -174,18 +182,17 @@ async def test_a_user_has_pushes_oldest_first_and_notifications_which_expire(api
     assert await api.user("nobody") == nobody
     sent = {"userIds": ["ann", "ann"], "message": {**MESSAGE, "ttl": 60}, "customFields": {"a": 10**40}}
     await wire.send(sent)
-    await wire.send({"userIds": ["ann"], "message": {"title": {"en": "2"}, "androidEnabled": True}})
-    user = await api.user("ann")
+    await wire.push("ann")
+    before = await api.get("/clock")
+    user, after = await api.user("ann"), await api.done("POST", "/clock", {"advance": 3600})
     first, second = user["pushes"]
     assert (user["accepted"], first["times"], second["times"], first["id"]) == (3, 2, 1, 1)
     assert (first["message"], first["custom_fields"]) == (sent["message"], sent["customFields"])
     assert (second["custom_fields"], second["campaign"]) == (None, None)
-    before = await api.get("/clock")
-    after = await api.done("POST", "/clock", {"advance": 3600})
     assert (before["ahead"], after["ahead"], 3600 <= after["now"] - before["now"] < 4200) == (0, 3600, True)
     for devices, state in ((user["devices"], "delivered"), ((await api.user("ann"))["devices"], "expired")):
-        cards = {name: [(card["message"]["title"]["en"], card["state"]) for card in devices[name]] for name in devices}
-        assert cards == {"ios": [("Hello", state)], "android": [("Hello", state), ("2", "delivered")]}
+        cards = [(card["message"]["title"]["en"], card["state"]) for name in devices for card in devices[name]]
+        assert cards == [("Hello", state)] * 2
     await wire.push("ann")
     assert (await api.get("/requests"))["requests"][0]["time"] >= after["now"]
 
@@ -194,14 +201,10 @@ async def test_users_are_paged_by_id_and_searched_literally(api, wire):
     names = ["ANN", "a%n", "a_n", "ann", "u2", "u10"]  # as people count
     await wire.push(*sorted(names))
     await wire.push("ann")
-    pages, after = [], ""
-    while after is not None:
-        page = await api.get(f"/users?limit=2&after={quote(after)}")
-        pages.append([user["user_id"] for user in page["users"]])
-        after = page["next"]
-    assert pages == [names[:2], names[2:4], names[4:]]
+    found = await pages(api, "/users?limit=2", "after")
+    assert [[user["user_id"] for user in users] for users in found] == [names[:2], names[2:4], names[4:]]
     for search in names:
-        page = await api.get(f"/users?search={quote(search)}")
+        page = await api.get(f"/users?search={encoded(search)}")
         assert [user["user_id"] for user in page["users"]] == [search]
     assert await api.get("/duplicates") == [{"user_id": "ann", "accepted": 2, "same": 2}]
 
@@ -212,29 +215,30 @@ async def test_users_are_paged_by_id_and_searched_literally(api, wire):
 async def test_requests_are_paged_newest_first_and_grouped(api, wire):
     for title in ("one", "one", "two", "three", "three"):
         await wire.send({"userIds": ["ann"], "message": {"title": {"en": title}}})
-    for query, pages in (
+    for query, expected in (
         ("limit=2", [[(5, 4, 1), (4, 4, 1)], [(3, 3, 1), (2, 1, 1)], [(1, 1, 1)]]),
         ("after=3", [[(5, 4, 1), (4, 4, 1)]]),
         ("grouped=true&limit=2", [[(5, 4, 2), (3, 3, 1)], [(2, 1, 2)]]),
     ):
-        found, before = [], ""
-        while before is not None:
-            page = await api.get(f"/requests?{query}{before}")
-            found.append([(row["id"], row["group"], row["requests"]) for row in page["requests"]])
-            before = None if page["next"] is None else f"&before={page['next']}"
-        assert found == pages
+        found = await pages(api, f"/requests?{query}", "before")
+        assert [[(row["id"], row["group"], row["requests"]) for row in rows] for rows in found] == expected
 
 
 async def test_a_request_is_summed_up_and_shown_whole(api, wire):
     sent = {"userIds": ["ann", "bob"], "message": {**MESSAGE, "iosEnabled": False}, "customFields": {"a": "b"}}
     await wire.send(sent)
     whole = await api.get("/requests/1")
-    assert whole["body"] == json.loads(whole["text"]) == sent
-    assert (whole["user_ids"], whole["lint"]) == (["ann", "bob"], [])
+    assert (whole["body"], json.loads(whole["text"]), whole["user_ids"], whole["lint"]) == (
+        sent,
+        sent,
+        ["ann", "bob"],
+        [],
+    )
     (summary,) = (await api.get("/requests"))["requests"]
     assert summary == {**{name: whole[name] for name in summary}, "body": {"en": "World"}}
-    assert (summary["status"], summary["accepted"], summary["bytes"]) == (204, True, len(whole["text"]))
-    assert (summary["users"], summary["first_user"], summary["platforms"]) == (2, "ann", ["android"])
+    shown = {"status": 204, "accepted": True, "bytes": len(whole["text"]), "users": 2, "first_user": "ann"}
+    assert summary.items() >= shown.items()
+    assert summary["platforms"] == ["android"]
 
 
 async def test_requests_are_searched_downloaded_and_deleted(api, wire, emulator):
@@ -242,16 +246,11 @@ async def test_requests_are_searched_downloaded_and_deleted(api, wire, emulator)
         await wire.push(user)
     await wire.campaign()
     await wire.bytes(wire.head(1) + b"{")
-    for search, found in (
-        ("", [4, 3, 2, 1]),
-        ("title:hel lang:en", [3, 2, 1]),
-        ("is:refused status:4xx", [4]),
-    ):
+    for search, found in (("", [4, 3, 2, 1]), ("title:hel lang:en", [3, 2, 1]), ("is:refused status:4xx", [4])):
         requests = (await api.get(f"/requests?search={encoded(search)}"))["requests"]
         assert (search, [request["id"] for request in requests]) == (search, found)
     broken, _, *_, oldest = await downloaded(api, "search=")
-    assert (broken["status"], broken["body"]) == (400, "{")
-    assert (oldest["status"], oldest["body"]["userIds"]) == (204, ["ann"])
+    assert (broken["status"], broken["body"], oldest["status"], oldest["body"]["userIds"]) == (400, "{", 204, ["ann"])
     for path, deleted in (("?search=user:ann", 1), ("/2", 1), ("/2", 0), ("?all=true", 2)):
         assert await api.done("DELETE", f"/requests{path}") == {"deleted": deleted}
     assert ((await api.get("/requests"))["requests"], await api.get("/campaigns")) == ([], [])
@@ -315,10 +314,10 @@ async def test_a_reset_empties_the_inbox_and_restarts_its_rules(api, wire):
     for _ in range(2):
         assert [(await wire.push("ann")).status for _ in range(3)] == [503, 204, 429]
         await api.done("POST", "/reset", {})
-        assert ((await api.get("/users"))["users"], (await api.get("/requests"))["requests"]) == ([], [])
+        for path in ("/users", "/requests"):
+            assert await api.get(path) == {path[1:]: [], "next": None}
         assert [rule["hits"] for rule in (await api.get("/faults"))["faults"]] == [0]
-    assert await api.get("/inboxes") == [inbox]
-    assert inbox["label"] == "Mine <b>"
+    assert (await api.get("/inboxes"), inbox["label"]) == ([inbox], "Mine <b>")
 
 
 # Requests from the page
@@ -342,11 +341,10 @@ async def test_a_request_is_checked_without_being_sent(api, emulator, body, erro
 async def test_a_request_is_sent_into_an_inbox_without_its_key_and_meets_its_faults(running):
     async with running(max_body=100) as wire:
         api, emulator, body = Api(wire.emulator, Api_Key=None), wire.emulator, {"userIds": ["ben"], "message": {}}
-        await wire.push("ann")
         path = f"/requests?inbox={(await api.get('/inboxes'))[0]['inbox']}"
-        assert await api.done("POST", path, body) == {"id": 2, "status": 204, "accepted": True, "body": ""}
+        assert await api.done("POST", path, body) == {"id": 1, "status": 204, "accepted": True, "body": ""}
         for sent, number, status, text in (
-            ({"userIds": []}, 3, 400, "`$.userIds`"),
+            ({"userIds": []}, 2, 400, "`$.userIds`"),
             (b'"%b"' % (b"x" * 100), 0, 413, "100 bytes"),
         ):
             result = await api.done("POST", path, sent)
@@ -362,4 +360,4 @@ async def test_a_request_is_sent_into_an_inbox_without_its_key_and_meets_its_fau
             emulator.inbox().set_faults([fault])  # the page's own connection is not cut
             result = await api.done("POST", path, body)
             assert (result["status"], result["accepted"], result["body"]) == (status, accepted, fault.body)
-        assert emulator.users() == {"ann": 1, "ben": 3}
+        assert emulator.users() == {"ben": 3}
