@@ -232,23 +232,6 @@ async def test_a_disk_that_stays_full_leaves_the_campaign_to_the_next_process(se
 # Deleted and interrupted campaigns
 
 
-async def test_a_deleted_campaign_stops_or_never_runs(serve, tables):
-    async with serve() as api:
-        tables.gate.clear()
-        for after in (None, None, None, 60):  # two run, one waits for its turn
-            await created(api, after=after)
-        deleted = await created(api, after=60)
-        await until(lambda: tables.inside == 2)
-        (request,) = (await api.get(f"/requests?search=campaign:{deleted}"))["requests"]
-        await api.done("DELETE", f"/requests/{request['id']}")
-        await api.done("POST", "/reset", {})
-        await until(lambda: tables.inside == 0)  # without the gate
-        tables.gate.set()
-        await api.done("POST", "/clock", {"advance": 60})
-        await reached(api, await created(api), "done")
-        assert (tables.entered, (await api.user("ann"))["campaigns"]) == (3, 1)
-
-
 async def test_a_campaign_deleted_between_two_batches_stores_no_more(serve, tables, monkeypatch):
     async with serve() as api:
         # The run continues before it is stopped.

@@ -5,7 +5,6 @@ import sqlite3
 from functools import reduce
 from urllib.parse import quote
 
-import pytest
 from support.control_api import Api
 
 from pushsdk.emulator import Fault
@@ -13,10 +12,6 @@ from pushsdk.emulator.inboxes import Inboxes
 from pushsdk.emulator.store.queries import Store
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True, "androidEnabled": True}
-STRANGE = [
-    *("a/b", "..", "%41", "a+b&c=d?e;#", " ", "{id}", "\0", "\x7f", "\n", "ü", "👩‍👩‍👧", "\u2028", "\U0010ffff"),
-    *("'; DROP TABLE requests; --", '"', "\\"),
-]
 DEEP = b'{"body":{"x":' + b"[" * 100_000
 WRONG = [
     # Paths and methods
@@ -165,34 +160,19 @@ async def pages(api, path, mark):
 # Users
 
 
-async def test_any_user_id_is_found_by_its_path_and_by_search(api, wire):
-    await wire.push(*STRANGE)
-    for user_id in STRANGE:
-        user = await api.user(user_id)
-        assert (user["user_id"], user["accepted"], len(user["pushes"])) == (user_id, 1, 1)
-        page = await api.get(f"/users?search={encoded(user_id)}")
-        assert user_id in [user["user_id"] for user in page["users"]]
-        quoted = user_id.replace("\\", "\\\\").replace('"', '\\"')
-        line = encoded(f'user:"{quoted}"')
-        assert len((await api.get(f"/requests?search={line}"))["requests"]) == 1
-
-
 async def test_a_user_has_pushes_oldest_first_and_notifications_which_expire(api, wire):
-    nobody = {"user_id": "nobody", "accepted": 0, "campaigns": 0, "pushes": [], "devices": {"ios": [], "android": []}}
-    assert await api.user("nobody") == nobody
-    sent = {"userIds": ["ann", "ann"], "message": {**MESSAGE, "ttl": 60}, "customFields": {"a": 10**40}}
+    assert (await api.user("nobody"))["devices"] == {"ios": [], "android": []}
+    sent = {"userIds": ["a/b", "a/b"], "message": {**MESSAGE, "ttl": 60}, "customFields": {"a": 10**40}}
     await wire.send(sent)
-    await wire.push("ann")
-    before = await api.get("/clock")
-    user, after = await api.user("ann"), await api.done("POST", "/clock", {"advance": 3600})
+    await wire.push("a/b")
+    before, user = await api.get("/clock"), await api.user("a/b")
     first, second = user["pushes"]
-    assert (user["accepted"], first["times"], second["times"], first["id"]) == (3, 2, 1, 1)
+    assert (user["accepted"], first["times"], second["times"], second["custom_fields"]) == (3, 2, 1, None)
     assert (first["message"], first["custom_fields"]) == (sent["message"], sent["customFields"])
-    assert (second["custom_fields"], second["campaign"]) == (None, None)
+    after = await api.done("POST", "/clock", {"advance": 3600})
     assert (before["ahead"], after["ahead"], 3600 <= after["now"] - before["now"] < 4200) == (0, 3600, True)
-    for devices, state in ((user["devices"], "delivered"), ((await api.user("ann"))["devices"], "expired")):
-        cards = [(card["message"]["title"]["en"], card["state"]) for name in devices for card in devices[name]]
-        assert cards == [("Hello", state)] * 2
+    for devices, state in ((user["devices"], "delivered"), ((await api.user("a/b"))["devices"], "expired")):
+        assert [card["state"] for name in devices for card in devices[name]] == [state] * 2
     await wire.push("ann")
     assert (await api.get("/requests"))["requests"][0]["time"] >= after["now"]
 
@@ -323,18 +303,15 @@ async def test_a_reset_empties_the_inbox_and_restarts_its_rules(api, wire):
 # Requests from the page
 
 
-@pytest.mark.parametrize(
-    ("body", "error", "codes"),
-    [
+async def test_a_request_is_checked_without_being_sent(api, emulator):
+    for body, error, codes in (
         ({"userIds": ["ann"], "message": {"titel": 1}}, "None", ["near-name", "no-platform", "no-text"]),
         ({"userIds": []}, "`$.userIds`", []),
         ({"userIds": ["ann"], "message": {"x": "x" * 70_000}}, "None", ["large"]),
-    ],
-)
-async def test_a_request_is_checked_without_being_sent(api, emulator, body, error, codes):
-    result = await api.done("POST", "/lint", {"body": body})
-    assert error in str(result["error"])
-    assert [advice["code"] for advice in result["lint"]] == codes
+    ):
+        result = await api.done("POST", "/lint", {"body": body})
+        assert error in str(result["error"])
+        assert [advice["code"] for advice in result["lint"]] == codes
     assert emulator.requests == 0
 
 
@@ -342,8 +319,8 @@ async def test_a_request_is_sent_into_an_inbox_without_its_key_and_meets_its_fau
     async with running(max_body=100) as wire:
         api, emulator, body = Api(wire.emulator, Api_Key=None), wire.emulator, {"userIds": ["ben"], "message": {}}
         path = f"/requests?inbox={(await api.get('/inboxes'))[0]['inbox']}"
-        assert await api.done("POST", path, body) == {"id": 1, "status": 204, "accepted": True, "body": ""}
         for sent, number, status, text in (
+            (body, 1, 204, ""),
             ({"userIds": []}, 2, 400, "`$.userIds`"),
             (b'"%b"' % (b"x" * 100), 0, 413, "100 bytes"),
         ):
@@ -351,13 +328,8 @@ async def test_a_request_is_sent_into_an_inbox_without_its_key_and_meets_its_fau
             assert (result["id"], result["status"], text in result["body"]) == (number, status, True)
         result = await api.done("POST", f"{path}&endpoint=campaigns", {"name": "Spring"})
         assert (result["status"], emulator.campaigns[0].uuid in result["body"]) == (200, True)
-        for fault, status, accepted in (
-            (Fault.status(503, body="later"), 503, False),
-            (Fault.reset_after(), None, True),
-            (Fault.hang(), None, False),
-            (Fault.truncated(), None, True),
-        ):
+        for fault, accepted in ((Fault.reset_after(), True), (Fault.hang(), False), (Fault.truncated(), True)):
             emulator.inbox().set_faults([fault])  # the page's own connection is not cut
             result = await api.done("POST", path, body)
-            assert (result["status"], result["accepted"], result["body"]) == (status, accepted, fault.body)
+            assert (result["status"], result["accepted"]) == (None, accepted)
         assert emulator.users() == {"ben": 3}

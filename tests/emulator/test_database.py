@@ -135,20 +135,6 @@ def test_a_path_that_is_not_a_file_is_an_error(tmp_path, make, path, reason):
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
 
-def test_a_folder_that_can_not_be_written_is_an_error(tmp_path, monkeypatch):
-    real = os.open
-
-    def refuse(path, *arguments):
-        if Path(path).name == "kept":
-            raise PermissionError(13, "Permission denied")
-        return real(path, *arguments)
-
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(StoreError, match="Permission denied; name another file"):
-        Database(tmp_path / "kept")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_folder_without_write_ahead_logs_is_an_error(tmp_path, monkeypatch):
     """Some network file systems have no shared memory."""
 

@@ -16,16 +16,6 @@ CHUNKED = {"Content_Length": None, "Transfer_Encoding": "chunked"}
 # Accepted requests
 
 
-async def test_an_accepted_push_is_shown_as_it_was_sent(wire, emulator):
-    sent = {"userIds": ["ann", "bob"], "message": {**MESSAGE, "later": 1}, "customFields": {"a": [1]}, "more": None}
-    answer = await wire.send(sent, Content_Type="Application/JSON; charset=utf-8")
-    assert (answer.status, answer.text, emulator.users()) == (204, "", {"ann": 1, "bob": 1})
-    (push,) = emulator.pushes
-    assert (push.id, push.user_ids, json.loads(push.body)) == (1, ("ann", "bob"), sent)
-    assert (push.message, push.custom_fields) == (sent["message"], {"a": [1]})
-    assert push.time > 1_700_000_000
-
-
 async def test_a_duplicate_is_the_same_content_to_the_same_user(wire, emulator):
     first = {
         "userIds": ["ann", "bob"],
@@ -100,20 +90,6 @@ async def test_a_body_cut_short_is_not_accepted(running, is_reset):
             connection.writer.write_eof()
             assert await connection.read.read() == b""
     assert wire.emulator.users() == {}
-
-
-async def test_a_chunked_body_is_accepted_once_it_ended(running):
-    async with running() as wire:
-        chunks = wire.head(0, **CHUNKED) + b"%x\r\n%b\r\n" % (len(BODY), BODY)
-        await wire.vanish(chunks)  # without its end
-        await until(lambda: wire.emulator.requests == 1)
-        async with wire.connected() as connection:
-            connection.write(chunks)
-            await until(lambda: wire.emulator.requests == 2)
-            assert wire.emulator.users() == {}
-            connection.write(b"0\r\n\r\n")
-            assert (await connection.read.readline()).startswith(b"HTTP/1.1 204")
-    assert wire.emulator.users() == {"ann": 1}
 
 
 async def test_a_body_over_the_limit_is_refused_with_413(running):

@@ -9,9 +9,9 @@ from pushsdk.emulator.faults import Rules
 SMALL = ("push", ("ann",), 100)
 
 
-def acted(fault, requests, *, seed=0):
+def acted(fault, requests):
     """Return for each request if this single rule acts."""
-    rules = Rules([fault], seed=seed)
+    rules = Rules([fault])
     return [rules.decide(*request).fault is fault for request in requests]
 
 
@@ -43,15 +43,15 @@ def test_delays_add_up_before_the_first_rule_that_acts_which_hides_the_request_f
 
 def test_a_disabled_rule_counts_and_draws_nothing_and_hides_nothing():
     chance, behind = Fault.hang(probability=0.5, name="chance"), Fault.reset_before(name="behind")
-    always, paused = Rules([chance]), Rules([chance, behind])  # which does not change the draws of the first
-    expected = [always.decide(*SMALL).fault is chance for _ in range(32)]
-    decisions = [paused.decide(*SMALL).fault is chance for _ in range(16)]
-    paused.enable("chance", False)
-    assert [paused.decide(*SMALL).fault for _ in range(7)] == [behind] * 7
-    paused.enable("chance", True)
-    assert decisions + [paused.decide(*SMALL).fault is chance for _ in range(16)] == expected
+    expected = acted(chance, [SMALL] * 32)
+    rules = Rules([chance, behind])  # which does not change the draws of the first
+    decisions = [rules.decide(*SMALL).fault is chance for _ in range(16)]
+    rules.enable("chance", False)
+    assert [rules.decide(*SMALL).fault for _ in range(7)] == [behind] * 7
+    rules.enable("chance", True)
+    assert decisions + [rules.decide(*SMALL).fault is chance for _ in range(16)] == expected
     with pytest.raises(ValueError, match="the names are: chance, behind"):
-        paused.enable("fast", True)
+        rules.enable("fast", True)
 
 
 # Values

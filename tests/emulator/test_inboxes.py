@@ -5,7 +5,7 @@ import json
 import sqlite3
 
 import pytest
-from support.control_api import Api, until
+from support.control_api import until
 
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
 from pushsdk.emulator.faults import Rules
@@ -126,28 +126,6 @@ async def test_a_failed_start_leaves_the_store_free(wire, tmp_path, running, mon
         await Emulator(store=tmp_path / "kept").__aenter__()
     async with running(store=tmp_path / "kept") as other:
         assert (await other.push("ann")).status == 204
-
-
-async def test_the_emulators_key_has_its_inbox_and_faults_before_the_first_push(running):
-    async with running(faults=[Fault.status(503), Fault.reset_after()]) as wire:
-        api = Api(wire.emulator)
-        (inbox,) = await api.get("/inboxes")
-        assert (inbox["label"], inbox["requests"], inbox["faults"]) == ("Inbox 1", 0, 2)
-        await api.done("PATCH", "/faults/1%3A%20status", {"enabled": False})
-        assert [inbox["faults"] for inbox in await api.get("/inboxes")] == [1]
-
-
-async def test_a_restarted_emulator_leaves_no_empty_inbox_in_its_store(running, tmp_path):
-    for pushes, labels in (
-        (0, ["Inbox 1"]),
-        (1, ["Inbox 1"]),
-        (0, ["Inbox 1", "Inbox 2"]),
-        (0, ["Inbox 1", "Inbox 2"]),
-    ):
-        async with running(store=tmp_path / "store") as wire:
-            assert [inbox["label"] for inbox in await Api(wire.emulator).get("/inboxes")] == labels
-            for _ in range(pushes):
-                assert (await wire.campaign()).status == 200
 
 
 async def test_after_closing_a_store_file_can_be_read_but_not_written_and_a_temporary_one_reset(running, tmp_path):

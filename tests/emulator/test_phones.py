@@ -33,12 +33,6 @@ def test_each_documented_field_is_optional_and_shown_on_its_platforms(names):
         assert found.message == {name: message[name] for name in message.keys() - others}
 
 
-def test_a_notification_has_the_data_of_its_push():
-    (found,) = shown(sent(custom_fields={"name": "Ann"}, campaign="c-1"))
-    assert (found.push, found.time, found.fields, found.campaign) == (1, 100.0, {"name": "Ann"}, "c-1")
-    assert shown(sent())[0].fields == {}
-
-
 @pytest.mark.parametrize("flag", [{"iosEnabled": False}, {}])
 def test_a_platform_shows_only_what_is_switched_on_for_it(flag):
     push = PushView(id=1, time=1.0, times=1, campaign=None, custom_fields=None, message={"androidEnabled": True} | flag)

@@ -126,16 +126,12 @@ def test_no_body_is_too_strange_to_be_shown(body, endpoint):
 
 
 @pytest.mark.parametrize(
-    ("body", "segment"),
-    [
-        (b"{}", None),
-        (b'{"x":"\xff","segment":{"query":"\xff"}}', None),
-        (encoded({"segment": {"query": "x" * 70_000}}), None),
-    ],
+    "body",
+    [b"{}", b'{"x":"\xff","segment":{"query":"\xff"}}', encoded({"segment": {"query": "x" * 70_000}})],
     ids=["no segment", "unreadable segment", "large"],
 )
-def test_a_campaign_is_shown_with_its_recipients_and_the_segment_that_can_be_read(body, segment):
+def test_a_campaign_is_shown_with_its_recipients_and_without_a_segment_that_cant_be_read(body):
     campaign = Campaign(uuid="u", body=body, time=1.0, id=3, name="n", state="done", users=1, start=2.0)
     view = as_json(campaign_view(campaign, [Recipient("ann", {"a": 1})]), CampaignView)
-    assert (view["segment"], view["recipients"]) == (segment, [{"user_id": "ann", "fields": {"a": 1}}])
+    assert (view["segment"], view["recipients"]) == (None, [{"user_id": "ann", "fields": {"a": 1}}])
     assert (view["uuid"], view["id"], view["state"], view["users"], view["start"]) == ("u", 3, "done", 1, 2.0)
