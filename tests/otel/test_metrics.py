@@ -8,7 +8,7 @@ import pytest
 from opentelemetry import metrics
 from support.docs import page
 from support.fake_service import MESSAGE, FakeService, answer, hang, outcome_of, refused, start, titled
-from support.telemetry import watched
+from support.telemetry import sent, watched
 from support.virtual_time import turns, virtual
 
 from pushsdk import Batching, Limits, Rate, RetryPolicy
@@ -41,18 +41,14 @@ def value(telemetry, name):
 @virtual
 async def test_users_are_counted_by_outcome(telemetry):
     service = FakeService(answer(), answer(404), answer(500), refused())
-    async with watched(telemetry, service, retry=RetryPolicy.none()) as client:
-        for group in (["a", "b"], "c", ["d", "e", "f"], "g"):
-            await outcome_of(start(client.send(group, MESSAGE)))
-        assert users(telemetry) == {"ACCEPTED": 2, "REJECTED": 1, "UNKNOWN": 3, "NOT_SENT": 1}
+    await sent(telemetry, service, ["a", "b"], "c", ["d", "e", "f"], "g", retry=RetryPolicy.none())
+    assert users(telemetry) == {"ACCEPTED": 2, "REJECTED": 1, "UNKNOWN": 3, "NOT_SENT": 1}
 
 
 @virtual
 async def test_the_users_of_a_client_that_is_gone_stay_counted(telemetry):
     for _ in range(3):
-        async with watched(telemetry, FakeService()) as client:
-            await client.send(["a", "b"], MESSAGE)
-        del client
+        await sent(telemetry, FakeService(), ["a", "b"])
         gc.collect()
     for _ in range(2):
         assert users(telemetry) == {"ACCEPTED": 6}
@@ -61,8 +57,7 @@ async def test_the_users_of_a_client_that_is_gone_stay_counted(telemetry):
 @virtual
 async def test_the_duration_of_an_attempt_has_the_conventions_attributes_and_buckets(telemetry):
     service = FakeService(answer(429, after=0.2), refused(after=3.0), answer(after=0.03))
-    async with watched(telemetry, service, retry=RetryPolicy.safe(initial_delay=0.001)) as client:
-        await client.send("a", MESSAGE)
+    await sent(telemetry, service, retry=RetryPolicy.safe(initial_delay=0.001))
     (metric,) = [metric for metric in telemetry.metrics() if metric.name == "http.client.request.duration"]
     assert metric.unit == "s"
     common = {"http.request.method": "POST", **SERVER}

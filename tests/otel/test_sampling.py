@@ -2,15 +2,14 @@
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
-from support.fake_service import MESSAGE, FakeService, answer, outcome_of, refused, start
-from support.telemetry import Telemetry, watched
+from support.fake_service import MESSAGE, FakeService, answer, refused
+from support.telemetry import Telemetry, sent, watched
 from support.virtual_time import virtual
 
 from pushsdk import AsyncPushClient, ConfigurationError, RetryPolicy
@@ -20,10 +19,6 @@ from pushsdk.otel import instrument
 RETRY = RetryPolicy.safe(initial_delay=0.1)
 # A span of another process, that sent its context along.
 REMOTE = SpanContext(trace_id=0xA, span_id=0xB, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
-
-
-def sampled(telemetry, service, *, share=0.0, **options):
-    return watched(telemetry, service, sample_accepted=share, **options)
 
 
 @pytest.fixture
@@ -40,9 +35,7 @@ def draws(monkeypatch):
 @virtual
 async def test_the_drawn_share_of_accepted_attempts_has_a_span(telemetry, draws):
     draws += [0.05, 0.1, 0.99, 0.0999, 0.5]
-    async with sampled(telemetry, FakeService(), share=0.1) as client:
-        for users in range(1, 6):
-            await client.send([f"user-{n}" for n in range(users)], MESSAGE)
+    await sent(telemetry, FakeService(), *(list("abcde"[:number]) for number in range(1, 6)), sample_accepted=0.1)
     assert telemetry.tree().splitlines() == ["POST  204  ACCEPTED  users=1", "POST  204  ACCEPTED  users=4"]
     assert draws == []
 
@@ -59,35 +52,17 @@ async def test_a_span_that_is_made_late_begins_and_ends_when_its_attempt_did(tel
         await answer(404)(request)
         stamps.append(time.time_ns())
 
-    async with sampled(telemetry, FakeService(then=refuse)) as client:
-        await outcome_of(start(client.send("a", MESSAGE)))
-        stamps.append(time.time_ns())
+    await sent(telemetry, FakeService(then=refuse), sample_accepted=0.0)
     (span,) = telemetry.spans
-    assert span.start_time is not None
-    assert span.end_time is not None
-    before, sent, end, after = stamps
-    assert before <= span.start_time <= sent
-    assert end <= span.end_time <= after
-
-
-@virtual
-async def test_a_failure_and_all_that_repeat_it_have_their_spans(telemetry):
-    service = FakeService(answer(429), refused(), answer(503, {"Retry-After": "1"}))
-    async with sampled(telemetry, service, retry=RETRY) as client:
-        await client.send("a", MESSAGE)
-    assert telemetry.tree().splitlines() == [
-        "POST  429  REJECTED  error=429  users=1",
-        "POST  NOT_SENT  error=refused  resend=1  users=1",
-        "POST  503  REJECTED  error=503  resend=2  users=1",
-        "POST  204  ACCEPTED  resend=3  users=1",
-    ]
+    before, begun, end = stamps
+    assert before <= span.start_time <= begun < end <= span.end_time <= time.time_ns()
 
 
 @virtual
 async def test_a_shared_request_a_campaign_and_a_broadcast_have_all_of_theirs(telemetry):
     campaign = answer(200, body=b'{"uuid": "11111111-2222-3333-4444-555555555555"}')
     service = FakeService(then=lambda request: campaign if "campaigns" in request.path else answer())
-    async with sampled(telemetry, service) as client:
+    async with watched(telemetry, service, sample_accepted=0.0) as client:
         await asyncio.gather(*(client.send(user, MESSAGE) for user in "ab"))
         await client.create_campaign({"name": "spring", "externalId": "spring"})
         await client.broadcast(["c"], MESSAGE)
@@ -106,9 +81,8 @@ async def test_a_shared_request_a_campaign_and_a_broadcast_have_all_of_theirs(te
 
 @virtual
 async def test_no_attempt_is_left_out_under_a_sampled_span_of_another_process(telemetry):
-    async with sampled(telemetry, FakeService()) as client:
-        with trace.use_span(NonRecordingSpan(REMOTE)):
-            await client.send("a", MESSAGE)
+    with trace.use_span(NonRecordingSpan(REMOTE)):
+        await sent(telemetry, FakeService(), sample_accepted=0.0)
     (post,) = telemetry.spans
     assert post.parent == REMOTE
 
@@ -119,10 +93,8 @@ async def test_a_caller_whose_trace_is_not_sampled_has_decided_for_failures_too(
     quiet = Telemetry(ParentBased(ALWAYS_ON))
     draws += [draw, draw]
     unsampled = SpanContext(trace_id=0xA, span_id=0xB, is_remote=False, trace_flags=TraceFlags())
-    async with sampled(quiet, FakeService(answer(), answer(404)), share=0.5) as client:
-        with trace.use_span(NonRecordingSpan(unsampled)):
-            await client.send("a", MESSAGE)
-            await outcome_of(start(client.send("b", MESSAGE)))
+    with trace.use_span(NonRecordingSpan(unsampled)):
+        await sent(quiet, FakeService(answer(), answer(404)), *"ab", sample_accepted=0.5)
     assert quiet.spans == []
     assert sum(point.count for point in quiet.points("http.client.request.duration")) == 2
     quiet.close()
@@ -134,15 +106,14 @@ async def test_a_caller_whose_trace_is_not_sampled_has_decided_for_failures_too(
 @pytest.mark.parametrize("share", [0.0, 1.0])
 @virtual
 async def test_an_attempt_left_out_suppresses_other_instrumentations(telemetry, share):
-    records = list[Any]()
+    records = []
 
     async def look(request):
         records.append((is_http_instrumentation_enabled(), trace.get_current_span()))
         await answer()(request)
 
-    async with sampled(telemetry, FakeService(then=look), share=share) as client:
-        await client.send("a", MESSAGE)
-        assert is_http_instrumentation_enabled()
+    await sent(telemetry, FakeService(then=look), sample_accepted=share)
+    assert is_http_instrumentation_enabled()
     assert records == [(False, telemetry.spans[0] if share else trace.INVALID_SPAN)]
 
 
@@ -155,9 +126,8 @@ async def test_the_metrics_are_the_same_with_and_without_sampling():
     for share in (1.0, 0.0):
         telemetry = Telemetry()
         service = FakeService(answer(after=0.2), answer(404), answer(429), refused(), answer(), answer(500))
-        async with sampled(telemetry, service, share=share, retry=RetryPolicy.safe(initial_delay=0.001)) as client:
-            for users in ("a", ["b", "c"], "d", "e"):
-                await outcome_of(start(client.send(users, MESSAGE)))
+        retry = RetryPolicy.safe(initial_delay=0.001)
+        await sent(telemetry, service, "a", ["b", "c"], "d", "e", sample_accepted=share, retry=retry)
         recordings.append(
             {
                 (metric.name, *sorted(point.attributes.items())): getattr(point, "count", None) or point.value
@@ -169,9 +139,6 @@ async def test_the_metrics_are_the_same_with_and_without_sampling():
         telemetry.close()
     assert recordings[0] == recordings[1]
     assert len(recordings[0]) > 8
-
-
-# -- a client for threads -------------------------------------------------------------------------------------------
 
 
 # -- what it takes --------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
 from pushsdk import AsyncPushClient
 from pushsdk.otel import instrument
+from support.fake_service import MESSAGE, outcome_of, start
 
 
 class _Memory(SpanProcessor):
@@ -108,6 +109,12 @@ def watched(telemetry, service, **options):
     settings = {name: options.pop(name) for name in ("propagate", "sample_accepted") if name in options}
     options = {"base_url": "https://push.example/api", "api_key": "secret-key", **options}
     return telemetry.instrument(service.serve(AsyncPushClient(**options)), **settings)
+
+
+async def sent(telemetry, service, *users, **options):
+    """Send to each of the users in turn by a watched client, and return how the sends ended."""
+    async with watched(telemetry, service, **options) as client:
+        return [await outcome_of(start(client.send(user, MESSAGE))) for user in users or "a"]
 
 
 def texts_of(telemetry):
