@@ -108,7 +108,7 @@ async def test_aiohttps_instrumentation_makes_no_span_with_or_without_ours(
 
 
 async def test_the_hooks_of_an_injected_session_see_the_span_of_the_attempt(telemetry, emulator):
-    spans = list[trace.Span]()
+    spans = []
 
     async def look(*_):
         spans.append(trace.get_current_span())
