@@ -16,10 +16,6 @@ def test_twenty_users_are_shown_and_the_others_counted():
     assert show_users(dict.fromkeys(map(str, range(22)), 2)).splitlines()[20:] == ["  … and 2 more"]
 
 
-def test_a_summary_without_requests_says_so():
-    assert summary([]) == "The service received no request with this test's key."
-
-
 def test_each_request_is_a_row():
     rows = [
         request(),

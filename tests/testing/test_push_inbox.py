@@ -24,25 +24,21 @@ def text_of(failing, *args, **kwargs):
 # -- what was accepted ----------------------------------------------------------------------------------------------
 
 
-def test_sent_to_returns_a_users_pushes_with_placeholders_filled(inbox, send):
+def test_accepted_pushes_and_campaigns_are_shown_with_placeholders_filled_and_counted(inbox, send):
     assert send("ann", "bob", customFields={"name": "Ann"}) == 204
-    (push,) = inbox.sent_to("ann")
-    assert push.title == {"en": "Hello Ann", "de": "Hallo"}
-    assert (push.subtitle, push.body) == ({}, {"en": "Your order is on its way"})
-    assert push.user_ids == ("ann", "bob")
-    assert push.message["title"]["en"] == "Hello {{ name | 'you' }}"
-    assert (push.custom_fields, push.campaign) == ({"name": "Ann"}, None)
-
-
-def test_accepted_pushes_users_duplicates_and_campaigns_are_counted(inbox, send):
-    send("ann", "bob")
+    send("ann")
     send("ann")
     send(name="spring", path="/v1/campaigns")
-    assert (inbox.accepted("ann"), inbox.accepted("eve")) == (2, 0)
-    assert inbox.users() == {"ann": 2, "bob": 1}
-    assert inbox.duplicates() == {"ann": 2}
-    assert [push.user_ids for push in inbox.pushes] == [("ann", "bob"), ("ann",)]
+    push, *_ = inbox.sent_to("ann")
+    assert push.title == {"en": "Hello Ann", "de": "Hallo"}
+    assert (push.subtitle, push.body) == ({}, {"en": "Your order is on its way"})
+    assert (push.user_ids, push.custom_fields, push.campaign) == (("ann", "bob"), {"name": "Ann"}, None)
+    assert push.message["title"]["en"] == "Hello {{ name | 'you' }}"
+    assert (inbox.accepted("ann"), inbox.accepted("eve")) == (3, 0)
+    assert (inbox.users(), inbox.duplicates()) == ({"ann": 3, "bob": 1}, {"ann": 2})
+    assert [push.user_ids for push in inbox.pushes] == [("ann", "bob"), ("ann",), ("ann",)]
     assert [campaign.name for campaign in inbox.campaigns] == ["spring"]
+    assert inbox.assert_sent(title="Hallo")[-1].campaign == inbox.campaigns[0].uuid
 
 
 def test_closing_empties_the_inbox_and_resets_the_clock(host, inbox, send):
@@ -67,12 +63,6 @@ def test_assert_sent_returns_the_matching_pushes(inbox, send, wish):
     send("ann", "bob")
     assert [push.user_ids for push in inbox.assert_sent("ann", **wish)] == [("ann",), ("ann", "bob")]
     assert [push.user_ids for push in inbox.assert_sent(**wish)] == [("ann",), ("ann", "bob")]
-
-
-def test_assert_sent_matches_campaigns(inbox, send):
-    send(path="/v1/campaigns", name="spring")
-    (push,) = inbox.assert_sent(title="Hallo")
-    assert push.campaign == inbox.campaigns[0].uuid
 
 
 @pytest.mark.parametrize(
@@ -122,17 +112,13 @@ def test_assert_no_duplicates_names_the_users(inbox, send):
     )
 
 
-def test_a_failure_mentions_requests_with_another_key_or_path(inbox, send):
+def test_a_failure_mentions_requests_with_another_key_or_path_but_not_those_of_earlier_tests(host, inbox, send):
     send("ann", key="another key")
     send("ann", path="/v2/push")
     assert text_of(inbox.assert_sent, "ann").endswith(
         "The service received no request with this test's key.\n"
         "2 requests had another key or another path: does the code use push.base_url and push.api_key?"
     )
-
-
-def test_requests_of_earlier_tests_are_not_mentioned(host, send):
-    send("ann", key="another key")
     later = PushInbox(host, api_key="later", label="later")
     assert "another key" not in later.summary()
     later.close()
@@ -148,24 +134,16 @@ def soon(work):
     return thread
 
 
-@pytest.mark.parametrize("wish", [{"user_id": "bob"}, {"search": "status:204 user:bob"}], ids=str)
+ODD = 'a "quoted\\" one: is:refused'
+
+
+@pytest.mark.parametrize("wish", [{"user_id": ODD}, {"search": "status:204 title:hello", "count": 3}], ids=str)
 def test_wait_for_blocks_until_requests_match(inbox, send, wish):
     send("ann")
-    sending = soon(lambda: send("bob"))
-    assert inbox.wait_for(**wish, timeout=LONG)[-1].user_ids == ("bob",)
+    sending = soon(lambda: [send(ODD) for _ in range(2)])
+    assert inbox.wait_for(**wish, timeout=LONG)[-1].user_ids == (ODD,)
+    inbox.wait_for(condition=lambda: inbox.accepted(ODD) == 2, timeout=LONG)
     sending.join()
-
-
-async def test_until_waits_without_blocking_the_loop(inbox, send):
-    sending = asyncio.create_task(asyncio.to_thread(send, "ann"))
-    assert [push.user_ids for push in await inbox.until("ann", timeout=LONG)] == [("ann",)]
-    assert await sending == 204
-
-
-def test_wait_for_finds_a_user_id_with_any_characters(inbox, send):
-    user = 'a "quoted\\" one: is:refused'
-    send(user)
-    assert inbox.wait_for(user)
 
 
 @pytest.mark.parametrize(
@@ -188,18 +166,12 @@ def test_a_fault_behind_another_one_says_why_it_never_fired(inbox, send):
 
 
 def test_wait_for_counts_refused_requests_if_the_search_says_so(inbox, send):
-    inbox.limits = ServiceLimits(max_users=1)
-    send("ann", "bob")
+    inbox.limits = ServiceLimits(max_users=1)  # of this inbox only
+    assert (send("ann", "bob"), send("ann", "bob", key="another key")) == (413, 204)
     assert "got none" in text_of(inbox.wait_for, "bob", timeout=0)
     send("ann")
     assert inbox.wait_for(search="is:refused", count=1) == []
     assert "got 1." in text_of(inbox.wait_for, search="is:refused", count=2, timeout=0)
-
-
-def test_a_condition_is_checked_after_every_change(inbox, send):
-    sending = soon(lambda: [send("ann") for _ in range(3)])
-    inbox.wait_for(condition=lambda: inbox.accepted("ann") == 3, timeout=LONG)
-    sending.join()
 
 
 def test_a_failed_wait_says_what_it_waited_for(inbox, send):
@@ -210,14 +182,14 @@ def test_a_failed_wait_says_what_it_waited_for(inbox, send):
     assert "event loop" not in text
 
 
-async def test_a_failed_wait_for_in_an_event_loop_recommends_until(inbox):
+async def test_in_an_event_loop_until_waits_and_a_failed_wait_for_recommends_it(inbox, send):
     assert "use `await push.until(...)`" in text_of(inbox.wait_for, "ann", timeout=0)
-
-
-async def test_a_failed_until_has_no_such_note(inbox):
     with pytest.raises(AssertionError, match=r"Waited 0\.01 s") as failed:
         await inbox.until("ann", timeout=0.01)
     assert not hasattr(failed.value, "__notes__")
+    sending = asyncio.create_task(asyncio.to_thread(send, "ann"))
+    assert [push.user_ids for push in await inbox.until("ann", timeout=LONG)] == [("ann",)]
+    assert await sending == 204
 
 
 # -- faults and limits ----------------------------------------------------------------------------------------------
@@ -235,6 +207,13 @@ def test_an_inner_fault_is_tried_first_and_the_outer_fault_keeps_counting(inbox,
 def run_with(faults, action=lambda: None):
     with faults:
         action()
+
+
+@pytest.mark.parametrize(("error", "has_note"), [(ZeroDivisionError, True), (KeyboardInterrupt, False)])
+def test_another_error_is_raised_with_a_note_about_the_fault(inbox, error, has_note):
+    with pytest.raises(error) as failed, inbox.fault(Fault.hang()):
+        raise error
+    assert getattr(failed.value, "__notes__", [""])[0].startswith("This fault never fired") is has_note
 
 
 def test_every_fault_must_fire(inbox, send):
@@ -261,18 +240,14 @@ def test_a_lost_draw_is_distinguished_from_unmet_conditions(inbox, send):
     assert "never fired: no request met the conditions." in text
 
 
-@pytest.mark.parametrize("faults", [(), (Fault.status(429), "flaky")])
-def test_fault_without_a_fault_is_an_error(inbox, faults):
-    with pytest.raises(ValueError, match=r" a Fault, for example (push\.fault\()?Fault\.status\(429\)"):
-        inbox.fault(*faults)
-
-
 FUNCTION = "must be a function of 0 arguments, not async; got"
 
 
 @pytest.mark.parametrize(
     ("call", "text"),
     [
+        (lambda push: push.fault(), ".* a Fault, for example push.fault\\(Fault\\.status\\(429\\)\\).*"),
+        (lambda push: push.fault(Fault.status(429), "flaky"), ".* a Fault, for example Fault\\.status\\(429\\).*"),
         (lambda push: push.faults(Fault.hang()), "preset must be 'flaky', .*; got Fault"),
         (lambda push: push.assert_sent(["ann"]), "user_id must be a str; got list"),
         (lambda push: push.assert_sent(language="de"), "language needs a title or a body: .*"),
@@ -287,24 +262,6 @@ FUNCTION = "must be a function of 0 arguments, not async; got"
 def test_a_wrong_argument_is_an_error_with_the_rule(inbox, call, text):
     with pytest.raises(ValueError, match=f"^{text}$"):
         call(inbox)
-
-
-def test_another_error_is_raised_with_a_note_about_the_fault(inbox):
-    with pytest.raises(ZeroDivisionError) as failed, inbox.fault(Fault.hang()):
-        _ = 1 / 0
-    assert failed.value.__notes__[0].startswith("This fault never fired")
-
-
-def test_an_interruption_gets_no_note(inbox):
-    with pytest.raises(KeyboardInterrupt) as failed, inbox.fault(Fault.hang()):
-        raise KeyboardInterrupt
-    assert not hasattr(failed.value, "__notes__")
-
-
-def test_limits_apply_to_this_inbox_only(inbox, send):
-    inbox.limits = ServiceLimits(max_users=1)
-    assert inbox.limits.max_users == 1
-    assert (send("ann", "bob"), send("ann", "bob", key="another key")) == (413, 204)
 
 
 # -- the thread -----------------------------------------------------------------------------------------------------
