@@ -262,18 +262,6 @@ def test_damaged_ids_are_refused(broadcast, command, service, folder, monkeypatc
     assert "1.2E+11" not in result.err
 
 
-def test_users_in_files_and_of_an_earlier_run_are_excluded(broadcast, command, service, folder):
-    (folder / "optout.csv").write_text("user_id\nbob\n")
-    (folder / "one.txt").write_text("cid\n")
-    assert broadcast(source="one.txt", run="one.run").code == 0
-    words = "--exclude optout.csv --exclude one.run"
-    assert "users       1  1 duplicate left out, 2 excluded\n" in command(f"plan ids.txt --title x {words}").out
-    assert '"userIds":["ann"]' in broadcast(f"--dry-run {words}").out
-    assert json.loads(broadcast(f"--json {words}").out)["excluded"] == 2
-    assert "2 excluded" in command("status spring.run").out
-    assert [row.user_id for row in read_report("spring.run").rows()] == ["ann"]
-
-
 def test_status_watches_a_run_until_it_ends(broadcast, command, service, monkeypatch):
     assert broadcast().code == 0
     reports = [msgspec.structs.replace(read_report("spring.run"), in_use=in_use) for in_use in (True, True, False)]

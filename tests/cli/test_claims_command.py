@@ -46,8 +46,8 @@ def address(tmp_path):
     return f"sqlite:{tmp_path / 'c'}"
 
 
-def counts(command, address, *words):
-    result = command("claims count --claims", address, "--json", *words)
+def counts(command, address, words=""):
+    result = command(f"claims count --json {words} --claims", address)
     assert (result.code, result.err) == (0, "")
     return json.loads(result.out)
 
@@ -61,16 +61,16 @@ def test_claimed_sends_are_listed_with_the_oldest_first_and_what_to_do(command, 
 
 
 def test_claimed_sends_of_an_age_are_listed_as_json_lines(command, address):
-    result = command("claims list --claims", address, "--older-than", "150m", "--json")
+    result = command("claims list --older-than 150m --json --claims", address)
     row = json.loads(result.out)
     assert (row["key"], row["users"], round(row["age"] / HOUR)) == (key_of(1), 1, 3)
     assert row["claimed_at"].endswith("Z")
-    assert command("claims list --claims", address, "--older-than", "2d").err == "nothing is claimed\n"
+    assert command("claims list --older-than 2d --claims", address).err == "nothing is claimed\n"
 
 
 def test_sends_and_users_are_counted(command, address):
     assert counts(command, address) == {"sends": 3, "users": 3}
-    assert counts(command, address, "--older-than", "150m") == {"sends": 1, "users": 1}
+    assert counts(command, address, "--older-than 150m") == {"sends": 1, "users": 1}
     assert command("claims count --claims", address).out == "sends  3\nusers  3\n"
 
 
@@ -81,8 +81,8 @@ def test_a_claim_is_shown_by_the_key_of_its_job_by_its_hash_or_by_the_first_digi
         for key in keys:
             client.send("ann", MobilePush(title={"en": key}, ios_enabled=True), idempotency_key=key)
     (digest, _), shown = [sha256(key.encode()).hexdigest() for key in keys], []
-    for words in (["--key", "order-42"], [digest], [digest[:12]], [digest[:12], "--key", "order-42"]):
-        shown.append(command("claims show", *words, "--claims", address))
+    for words in ("--key order-42", digest, digest[:12], f"{digest[:12]} --key order-42"):
+        shown.append(command(f"claims show {words} --claims", address))
     assert {(result.code, result.err) for result in shown} == {(0, "")}
     assert all(result.out.startswith(f"{digest}, claimed 0:0") for result in shown)
     assert shown[0].out.endswith("Z\nACCEPTED  1\n")
@@ -90,17 +90,16 @@ def test_a_claim_is_shown_by_the_key_of_its_job_by_its_hash_or_by_the_first_digi
     assert [json.loads(row)["states"][0]["users"] for row in rows.splitlines()] == [1, 1]
     result = command("claims show --key order-42 --key order-44 --claims", address)
     assert (result.code, result.err) == (1, "--key order-44: nothing is claimed\n")
-    assert "name a job" in command("claims show --claims", address).err
 
 
 def test_a_claim_is_released_by_the_key_of_its_job(command, tmp_path):
     record = claimed_record(100.0)
     asyncio.run(stored(SqliteClaims(tmp_path / "c"), {sha256(b"order-42").hexdigest(): record}))
-    words = "--claims", f"sqlite:{tmp_path / 'c'}", "--key", "order-42"
-    shown = command("claims show", *words).out
+    words = f"--claims sqlite:{tmp_path / 'c'} --key order-42"
+    shown = command(f"claims show {words}").out
     assert all(line in shown for line in ("ACCEPTED  1", "CLAIMED   1  in flight, or its process died"))
-    assert command("claims release", *words, "--yes").out == "released 1 user of 1 send\n"
-    assert "PENDING   1" in command("claims show", *words).out
+    assert command(f"claims release {words} --yes").out == "released 1 user of 1 send\n"
+    assert "PENDING   1" in command(f"claims show {words}").out
 
 
 def test_what_another_program_has_stored_is_no_claim(command, address):
@@ -114,18 +113,16 @@ def test_what_another_program_has_stored_is_no_claim(command, address):
 
 
 def test_claims_older_than_an_age_are_released(command, address):
-    result = command("claims release --claims", address, "--older-than", "1h", "--yes")
-    assert result == (0, "released 2 users of 2 sends\n", "")
-    assert counts(command, address) == {"sends": 1, "users": 1}
-    result = command("claims release --claims", address, "--older-than", "1h", "--yes")
-    assert result == (0, "released 0 users of 0 sends\n", "")
+    for told in ("released 2 users of 2 sends\n", "released 0 users of 0 sends\n"):
+        assert command("claims release --older-than 1h --yes --claims", address) == (0, told, "")
+        assert counts(command, address) == {"sends": 1, "users": 1}
 
 
 def test_keys_are_released_and_unclaimed_keys_are_named(command, address):
     keys = (key_of(0), key_of(0), key_of(9))
-    result = command("claims release", *keys, "--claims", address, "--yes")
+    result = command("claims release --yes --claims", address, *keys)
     assert result == (1, "released 1 user of 1 send\n", f"{key_of(9)}: nothing is claimed\n")
-    assert command("claims release", key_of(1), "--claims", address, "--yes").code == 0
+    assert command("claims release --yes --claims", address, key_of(1)).code == 0
 
 
 def test_a_claim_that_changes_during_the_question_stays(command, address, monkeypatch):
@@ -137,13 +134,13 @@ def test_a_claim_that_changes_during_the_question_stays(command, address, monkey
         return await real(store, puts, ttl)
 
     monkeypatch.setattr(SqliteClaims, "put", put)
-    result = command("claims release --claims", address, "--older-than", "1h", "--yes")
+    result = command("claims release --older-than 1h --yes --claims", address)
     assert (result.code, result.out) == (1, "released 1 user of 1 send\n")
     assert result.err == "1 send changed meanwhile and stayed claimed: list the claims again\n"
 
 
 def test_without_a_terminal_a_release_needs_yes(command, address):
-    result = command("claims release --claims", address, "--older-than", "1s")
+    result = command("claims release --older-than 1s --claims", address)
     assert (result.code, result.out) == (2, "")
     assert "may get the push a second time" in result.err
     assert "pass --yes. Nothing was changed." in result.err
@@ -154,7 +151,7 @@ def test_without_a_terminal_a_release_needs_yes(command, address):
 def test_on_a_terminal_a_release_asks(command, address, monkeypatch, answer, code, count):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: f"{answer}\n"))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    result = command("claims release --claims", address, "--older-than", "1s")
+    result = command("claims release --older-than 1s --claims", address)
     assert (result.code, "nothing was changed" in result.err) == (code, code == 1)
     assert counts(command, address)["sends"] == count
 

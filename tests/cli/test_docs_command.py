@@ -23,17 +23,11 @@ def _pages(tmp_path, monkeypatch):
     monkeypatch.setattr(docs, "FOLDER", tmp_path)
 
 
-def test_a_page_is_plain_markdown_in_a_pipe(command):
-    assert command("docs retries") == (0, PAGES["retries"], "")
-    assert command("docs Retries.md") == (0, PAGES["retries"], "")
-
-
-def test_a_part_of_a_name_is_enough_if_it_names_one_page(command):
-    assert command("docs send") == (0, PAGES["sending"], "")
-
-
-def test_without_a_topic_the_index_is_shown(command):
-    assert command("docs") == (0, PAGES["index"], "")
+def test_a_page_is_plain_markdown_in_a_pipe_and_a_part_of_its_name_is_enough(command):
+    for words, name in {"retries": "retries", "Retries.md": "retries", "send": "sending", "": "index"}.items():
+        assert command(f"docs {words}") == (0, PAGES[name], "")
+    told = "no page contains 'kafka'; pushsdk docs --list lists the pages\n"
+    assert command("docs --search kafka") == (1, "", told)
 
 
 def test_a_page_is_drawn_on_a_terminal(command, monkeypatch):
@@ -126,11 +120,6 @@ def test_a_search_shows_twenty_results_and_how_many_more_there_are(command, tmp_
     assert len(lines) == 21
     assert all(len(line) <= 120 and line.endswith(" ...") for line in lines[:20])
     assert lines[20] == "... and 1,005 more; another word narrows the search"
-
-
-def test_a_search_that_finds_nothing_exits_with_1(command):
-    result = command("docs --search kafka")
-    assert result == (1, "", "no page contains 'kafka'; pushsdk docs --list lists the pages\n")
 
 
 def test_the_path_of_a_page_is_printed(command, tmp_path):

@@ -38,7 +38,6 @@ from pushsdk.cli.commands import runs
 from pushsdk.cli.exit import CommandError, Exit, command_error
 from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.output import progress
-from pushsdk.cli.terminal import duration
 from pushsdk.emulator import Fault
 
 PLANNING = Progress(stage="planning", planned=20_000, not_sent=20_000, seconds=3.0)
@@ -63,24 +62,18 @@ WORDS = f"sending: {COUNTS}, 2,000/s, 0:05 left"
 # -- progress -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["auto", "plain"])
-def test_without_a_terminal_progress_is_lines_on_stderr(capsys, monkeypatch, mode):
+@pytest.mark.parametrize(("mode", "is_dumb"), [("auto", False), ("auto", True), ("plain", False)])
+def test_without_a_terminal_or_on_a_dumb_one_progress_is_lines_on_stderr(capsys, monkeypatch, mode, is_dumb):
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_dumb)
     clock = itertools.chain([0.0, 0.0, 1.0, 1.0, 1.5, 2.0, 2.0, 2.5, 7.0, 7.0])
     monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
     with progress(mode) as tell:
         for state in (PLANNING, SENDING, SENDING, WAITING, SENDING, WAITING):
             tell(state)
-    out, err = capsys.readouterr()
     waiting = "waiting: 10,000 of 20,000 users, 10,000 accepted, throttled for 1:01"
+    out, err = capsys.readouterr()
     assert (out, err.splitlines()) == ("", ["planning: 20,000 users", WORDS, waiting, waiting])
-
-
-def test_a_dumb_terminal_gets_lines(capsys, monkeypatch):
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with progress("auto") as tell:
-        tell(SENDING)
-    assert capsys.readouterr().err == f"{WORDS}\n"
 
 
 def shown(width, *output):
@@ -151,11 +144,6 @@ def test_ctrl_c_leaves_whole_lines_and_no_bar(service, tmp_path):
     assert "stopping after the requests in flight; press Ctrl-C again to" in lines  # 60 characters
     assert not any("\N{BOX DRAWINGS HEAVY HORIZONTAL}" in line for line in lines)
     assert all(line.index("INFO") == 24 for line in lines if "INFO" in line)
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(4.6, "0:05"), (59.6, "1:00"), (754, "12:34"), (3723, "1:02:03")])
-def test_a_duration_is_printed_like_a_clock(seconds, text):
-    assert duration(seconds) == text
 
 
 # -- signals ------------------------------------------------------------------------------------------------------
