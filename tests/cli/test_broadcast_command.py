@@ -448,6 +448,7 @@ def test_a_plan_is_what_a_broadcast_would_send(command, service, folder):
     figures = json.loads(command(PLAN, "--json", "--custom-fields", '{"a": 1}').out)
     assert [figures[name] for name in ("users", "duplicates", "requests", "seconds")] == [2500, 1, 3, None]
     assert service.requests == 0
+    assert 0 < figures["largest"] < figures["bytes"]
 
 
 @pytest.mark.parametrize(
