@@ -61,7 +61,10 @@ _VARIABLES = (*SETTINGS, *KEYS, *OTHERS, "show_answers")
 Layer = Literal["option", "profile", "variable", "file", "default"]
 """The kind of source for a value. A default has no source."""
 _NO_KEY = "no Api-Key: set PUSHSDK_API_KEY, pass --api-key-file or --api-key-command, or use a settings file"
-_NO_URL = "no base URL: set PUSHSDK_BASE_URL, or pass --base-url; to start a local service: pushsdk emulator"
+_NO_URL = (
+    "no base URL: set PUSHSDK_BASE_URL, or pass --base-url; for a local service, run pushsdk emulator and pass "
+    "--profile emulator"
+)
 
 
 class SettingValue(Guarded, Struct, frozen=True):
