@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import report
-from benchmarks.plot import distribution, plot
+from benchmarks.plot import distribution, gains, plot
 
 RESULTS = Path(__file__).parent / "results"
 # Scenario: the number of event loops it runs on. None if no loop affects it; one for long turns.
@@ -29,6 +29,7 @@ SCENARIOS = {
     "imports": 0,
     "memory": 0,
     "broadcast": 2,
+    "processes": 0,
     "throttled": 0,
     "concurrency": 1,
     "overload": 1,
@@ -172,6 +173,8 @@ def main() -> int:
     path = RESULTS / f"{stamp}.json"
     report.save(results, meta(quick=args.quick, seconds=time.monotonic() - started), path)
     plot(results, path.with_suffix(".png"))
+    for one in (each for each in results if each["scenario"] == "processes"):
+        gains(one, path.with_suffix(".processes.png"))
     if services := shares(results):
         distribution(services, path.with_suffix(".services.png"))
     if args.compare:

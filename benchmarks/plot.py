@@ -62,6 +62,30 @@ def _quartile_distances(row: dict[str, Any]) -> tuple[float, float]:
     return max(0.0, middle - low), max(0.0, high - middle)
 
 
+def gains(result: dict[str, Any], path: Path) -> None:
+    """Draw users per second, by the clock and per CPU second, with a bar for each number of processes."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    rows = result["rows"][::-1]
+    figure, axes = plt.subplots(1, 2, figsize=(9, 0.9 + 0.38 * len(rows)), sharey=True, layout="constrained")
+    for axis, rate, title in zip(axes, ("per_second", "per_cpu_second"), ("second", "CPU second"), strict=True):
+        # Relative to one process, which is the row below.
+        base = {row["contender"].partition(",")[0]: row[rate] for row in rows if row["contender"].endswith("1 process")}
+        values = [row[rate] / base[row["contender"].partition(",")[0]] for row in rows]
+        bars = axis.barh([row["contender"] for row in rows], values, color=OURS_COLOR)
+        labels = [f" {row[rate]:,.0f}, {value:.2f}x" for row, value in zip(rows, values, strict=True)]
+        axis.bar_label(bars, labels=labels, padding=4, fontsize=8)
+        axis.set_xlim(0, max(values) * 1.45)
+        axis.set_title(f"users per {title}", fontsize=10, loc="left")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=8)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 MOST = 1.2  # a larger share is drawn there
 
 
