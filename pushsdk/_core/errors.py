@@ -176,7 +176,7 @@ class ClaimStoreError(NotSentError):
 
 
 class QueueFullError(NotSentError):
-    """The queue is full and ``Limits(when_full="raise")`` is set."""
+    """The queue is full, and ``Limits(when_full="raise")`` is set or ``submit`` was called."""
 
 
 class RejectedError(PushError):
