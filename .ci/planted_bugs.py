@@ -389,11 +389,11 @@ CANCELLATION = [
         "one cancelled call cancels the others in its batch",
         "_io.queue:SendQueue.cancel",
         """
-            if call.batch is not None and call.batch.state in (SENDING, FLYING):
+            if call.batch is not None and call.batch.state is SENDING:
                 return self.batch_sender.cancel(call.batch)
             return original(self, call)
         """,
-        "tests/io/test_backpressure.py",
+        "tests/io/test_cancellation.py tests/faults/test_cancelled.py",
     ),
     Bug(
         "a cancelled task ends before its request",

@@ -481,7 +481,7 @@ class AsyncPushClient(ClientViews):
         users, ids, duplicates = check_users(user_ids, engine.settings.batching.max_users)
         options = self._options if timeout is None and retry is None else self._options_of(timeout, retry)
         total = options.timeout.total
-        deadline = math.inf if total is None else engine.loop.time() + total
+        deadline = math.inf if total is None else engine.limiter.clock() + total
         call = Call(users, ids, deadline, len(users), duplicates, self._credentials.ask)
         return call, options
 

@@ -101,7 +101,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
 
 
 class BatchState(IntEnum):
-    """A batch's state. Calls join and leave until it is FLYING or SENDING."""
+    """A batch's state. Calls join and leave until it is SENDING."""
 
     OPEN = 0
     """Collecting one loop turn's calls."""
@@ -109,21 +109,18 @@ class BatchState(IntEnum):
     """Collecting calls for ``Batching.linger`` seconds."""
     QUEUED = 2
     """Waiting for a slot."""
-    FLYING = 3
-    """In flight without a task: its calls are fixed."""
-    SENDING = 4
-    """A task sends it, or its response is taken in."""
-    DONE = 5
+    SENDING = 3
+    """In flight: its calls are fixed."""
+    DONE = 4
     """Every call is settled, or has left."""
 
 
-OPEN, LINGERING, QUEUED, FLYING, SENDING, DONE = BatchState
+OPEN, LINGERING, QUEUED, SENDING, DONE = BatchState
 
 TRANSITIONS: Mapping[BatchState, tuple[BatchState, ...]] = {
-    OPEN: (LINGERING, QUEUED, FLYING, SENDING, DONE),
+    OPEN: (LINGERING, QUEUED, SENDING, DONE),
     LINGERING: (QUEUED, DONE),
-    QUEUED: (FLYING, SENDING, DONE),
-    FLYING: (SENDING,),
+    QUEUED: (SENDING, DONE),
     SENDING: (DONE,),
     DONE: (),
 }
@@ -231,7 +228,7 @@ class Batches:
         """Change the batch's state. Raises RuntimeError if TRANSITIONS does not allow it."""
         if state not in TRANSITIONS[batch.state]:
             raise RuntimeError(f"a batch that is {batch.state.name} can't become {state.name}")
-        if batch.state < FLYING <= state and self._joinable.get(batch.content) is batch:
+        if batch.state < SENDING <= state and self._joinable.get(batch.content) is batch:
             del self._joinable[batch.content]
         batch.state = state
         if state is DONE:

@@ -72,9 +72,9 @@ _BYTES = (
     *((b".", b'.0"'), (b".", b'00"'), (b"+", b"E+"), (b"+", b"e+"), (b"=", b'"='), (b" ", b'" '), (b" ", b' "')),
 )
 _exponent_in = re.compile(rb'E-?\d+"').search
-# An id without a sign, unless it is one of the words.
+# An ASCII id without a sign, unless it is one of the words.
 _is_plain = re.compile(
-    r"(?!=|[+-]?\d+(?:\.\d|[Ee]\+))[\w.@:/|+=-]+(?<!\.csv)(?<!\.tsv)(?<!\.txt)(?<!\.jsonl)(?<!\.parquet)"
+    r"(?!=|[+-]?\d+(?:\.\d|[Ee]\+))[A-Za-z0-9_.@:/|+=-]+(?<!\.csv)(?<!\.tsv)(?<!\.txt)(?<!\.jsonl)(?<!\.parquet)"
 ).fullmatch
 
 

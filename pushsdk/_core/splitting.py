@@ -67,7 +67,7 @@ class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
         return [BatchPart.of(self.units[start:stop], history) for start, stop in pairwise((0, *at, len(self.units)))]
 
 
-class MessageRecord(msgspec.Struct, eq=False):
+class MessageRecord(msgspec.Struct, eq=False, gc=False):
     """One message's results so far."""
 
     accepted: bool = False

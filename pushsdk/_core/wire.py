@@ -105,7 +105,9 @@ def encode_content(
 ) -> tuple[bytes, bytes | None]:
     """Return the JSON for message and custom fields. Warns about a placeholder whose name is nearly a field's name."""
     encoded = encode_message(message, warn=warn)
-    custom = None if fields is None else encode_custom_fields(fields)
+    if fields is None:
+        return encoded, None
+    custom = encode_custom_fields(fields)
     if warn and fields and b"{{" in encoded:
         warn_of_placeholders(_names_in(encoded), fields, "custom_fields has")
     return encoded, custom

@@ -9,13 +9,13 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from pushsdk._core import wire
-from pushsdk._core.batching import DONE, FLYING, SENDING, Batch, Batches, Call, Content
+from pushsdk._core.batching import DONE, SENDING, Batch, Batches, Call, Content
 from pushsdk._core.body import push_body
 from pushsdk._core.events import RequestSplit
 from pushsdk._core.learned_sizes import LearnedSizes
@@ -41,6 +41,7 @@ from pushsdk._io.sender import RequestSender
 
 logger = logging.getLogger("pushsdk")
 End = Callable[[BatchPart, Verdict], Awaitable[None]]
+_MAX_MESSAGES = 256
 _CANCELLED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED)
 _LOST = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED)
 
@@ -94,8 +95,8 @@ class BatchSender:
         self._sizes = sizes
         self._split_on = batching.split_on
         self._max_users = batching.max_users
-        # The records for the last 256 messages.
-        self._message = lru_cache(256)(lambda content: MessageRecord())
+        # The records for the last messages.
+        self._messages: dict[Content, MessageRecord] = {}
         #: The tasks for the batches that need one.
         self.tasks: dict[Batch, asyncio.Task[None]] = {}
 
@@ -133,7 +134,7 @@ class BatchSender:
         sender.counters.requests += 1
         flight.begin(respond)
         batch.has_slot = False
-        self._batches.advance(batch, FLYING)
+        self._batches.advance(batch, SENDING)
         return True
 
     def _needs_task(self, batch: Batch) -> bool:
@@ -146,10 +147,9 @@ class BatchSender:
 
     def land(self, batch: Batch, is_plain: bool) -> None:
         """End a batch without a task: its response is a plain 204. Anything else is left to a task."""
-        if batch.state is not FLYING:
-            return  # a task goes on with it, or it was cancelled
-        self._batches.advance(batch, SENDING)
         request = batch.request
+        if request is None or request.flight.connection is None or batch in self.tasks:
+            return  # a task goes on with it, or it was cancelled
         try:
             verdict = self._accept(request) if is_plain else None
             if verdict is None:
@@ -196,8 +196,7 @@ class BatchSender:
         """Cancel a batch in flight. Returns the task that ends it; None if it has ended, or is about to."""
         if (task := self.tasks.get(batch)) is not None:
             task.cancel()
-        elif batch.state is FLYING:
-            self._batches.advance(batch, SENDING)
+        elif batch.request is not None and batch.request.is_begun:
             self._abort(batch)
         return task
 
@@ -291,6 +290,12 @@ class BatchSender:
         if verdict.outcome is ACCEPTED:
             self._message(batch.content).accepted = True
         self._pending.settle_part(whole, verdict)
+
+    def _message(self, content: Content) -> MessageRecord:
+        """Return the message's record. All are dropped at once when there are too many: that is fastest."""
+        if len(self._messages) > _MAX_MESSAGES:
+            self._messages.clear()
+        return self._messages.setdefault(content, MessageRecord())
 
     async def _split(self, batch: Batch, parts: Sequence[BatchPart], rejected: Rejected[BatchPart] | None) -> None:
         """Send the batch in parts: it is too large (``parts``), or was ``rejected`` as a whole."""

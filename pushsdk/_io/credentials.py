@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Self
 
 import msgspec
@@ -43,16 +43,17 @@ class Credentials(Guarded, msgspec.Struct, frozen=True, eq=False):
             return cls(key=check_key(api_key, name))
         if not takes(api_key):
             raise must_be(name, "a str, or a callable without arguments that returns one", api_key)
-        return cls(ask=partial(_ask, api_key))
+        # A callable mostly returns a key that it has returned before.
+        return cls(ask=partial(_ask, api_key, lru_cache(16)(check_key)))
 
 
-def _ask(source: KeySource) -> ApiKey | asyncio.Future[ApiKey]:
-    """Call a callable. Return its answer; if it is async, a future for the answer."""
+def _ask(source: KeySource, check: Callable[[Secret], Secret]) -> ApiKey | asyncio.Future[ApiKey]:
+    """Call a callable. Return its answer, checked; if it is async, a future for the answer."""
     try:
         key: Any = sealed(source())
         if not inspect.isawaitable(key):
-            return check_key(key)
-        answer = asyncio.ensure_future(_answer(key))
+            return check(Secret.of(key))
+        answer = asyncio.ensure_future(_answer(key, check))
         if inspect.iscoroutine(key):
             # A task that is cancelled before its first step never awaits it.
             answer.add_done_callback(lambda _: key.close())
@@ -61,10 +62,10 @@ def _ask(source: KeySource) -> ApiKey | asyncio.Future[ApiKey]:
         return _no_key(error)
 
 
-async def _answer(key: Awaitable[str]) -> ApiKey:
+async def _answer(key: Awaitable[str], check: Callable[[Secret], Secret]) -> ApiKey:
     # The result is not a plain str: in its debug mode asyncio logs a slow task's result.
     try:
-        return check_key(await key)
+        return check(Secret.of(await key))
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as above
         return _no_key(error)
 

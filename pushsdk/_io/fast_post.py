@@ -23,7 +23,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from time import monotonic
 from types import FunctionType
 from typing import Any
@@ -63,15 +63,17 @@ HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 
 # Set on aiohttp's protocol to its ``HttpConnection``: the next request finds that it was used.
 _CONNECTION = "_pushsdk_connection"
 # A whole 204 whose headers leave the connection open, all of it valid for aiohttp's parser, too. The group is the
-# announced idle time.
-match_plain_204 = re.compile(
-    rb"HTTP/1\.1 204 [ -~]{0,99}\r\n"
-    rb"(?:(?:(?i:connection: *keep-alive)"
-    rb"|(?i:keep-alive:)[\t -~]{0,99}(?i:timeout *= *)(\d{1,9})[\t -~]{0,99}"
-    rb"|(?!(?i:connection|proxy-connection|content-length|transfer-encoding|upgrade|sec-websocket-key1):)"
-    rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,99}:[\t -~\x80-\xff]{0,4096})\r\n){0,64}"
-    rb"\r\n"
-).fullmatch
+# announced idle time. Responses are equal for a second, the resolution of their Date.
+match_plain_204 = lru_cache(4)(
+    re.compile(
+        rb"HTTP/1\.1 204 [ -~]{0,99}\r\n"
+        rb"(?:(?:(?i:connection: *keep-alive)"
+        rb"|(?i:keep-alive:)[\t -~]{0,99}(?i:timeout *= *)(\d{1,9})[\t -~]{0,99}"
+        rb"|(?!(?i:connection|proxy-connection|content-length|transfer-encoding|upgrade|sec-websocket-key1):)"
+        rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,99}:[\t -~\x80-\xff]{0,4096})\r\n){0,64}"
+        rb"\r\n"
+    ).fullmatch
+)
 _find_timeout = re.compile(r"timeout *= *(\d{1,9})", re.IGNORECASE).search
 
 
@@ -202,19 +204,20 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Recognize a plain 204; leave any other response to aiohttp's protocol."""
+        data = bytes(self.pool.buffer[:nbytes])
         if self.read is not None:
-            self.read(bytes(self.pool.buffer[:nbytes]))
+            self.read(data)
         elif self.respond is None:
             # No request awaits a response.
             self.transport.close()
-        elif (plain := match_plain_204(self.pool.buffer, 0, nbytes)) is not None:
+        elif (plain := match_plain_204(data)) is not None:
             if plain.lastindex:
                 self.pool.announce(plain[1])
             self._record(204)
             self._respond(is_plain=True)
         else:
             self.handler.set_response_params(read_until_eof=True, auto_decompress=False, **HEAD_LIMITS)
-            self._read_head(bytes(self.pool.buffer[:nbytes]))
+            self._read_head(data)
             self._respond(is_plain=False)
 
     def eof_received(self) -> bool:

@@ -86,7 +86,7 @@ class Heads:
 
     def of(self, operation: Operation, key: Secret, extra: Mapping[str, str] | None) -> tuple[RequestHead, bytes]:
         """Return a request's head, and the lines to add to it for these ``extra`` headers."""
-        if operation is not PUSH or not self._names.isdisjoint(map(str.lower, extra or ())):
+        if operation is not PUSH or (extra and not self._names.isdisjoint(map(str.lower, extra))):
             return self._make(operation, key, extra), b""
         return self.of_push(key), _lines_of(extra) if extra else b""
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextvars import copy_context
 from typing import Any
 
-from pushsdk._core.batching import DONE, FLYING, LINGERING, QUEUED, Batch, Batches, Call, Content, Key
+from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batches, Call, Content, Key
 from pushsdk._core.body import EncodedIds, encode_user_ids
 from pushsdk._core.errors import PushError
 from pushsdk._core.learned_sizes import LearnedSizes
@@ -210,7 +210,7 @@ class SendQueue:
         elif batch is None or batch.state is DONE:
             # The attempts in flight have their verdict. No other user was sent to.
             self.pending.settle(call, unsettled(call), self._not_sent(Failure.CANCELLED))
-        elif batch.state < FLYING:
+        elif batch.state < SENDING:
             self.leave(call, batch, Failure.CANCELLED)
         elif len(batch.calls) == 1:
             return self.batch_sender.cancel(batch)
@@ -312,7 +312,7 @@ class SendQueue:
 
     def _fail(self, batch: Batch) -> None:
         """End a batch that met a bug in this package. One in flight is ended by its request."""
-        calls = batch.calls if batch.state < FLYING else []
+        calls = batch.calls if batch.state < SENDING else []
         self.pending.fail(calls)
         if calls:
             self._backlog.leave(batch.users, batch.size)
@@ -393,7 +393,7 @@ class QueuedBatch:
             return
         expired = [call for call in batch.calls if call.deadline <= due]
         self.include(min([call.deadline for call in batch.calls if call.deadline > due], default=math.inf))
-        if batch.state >= FLYING:
+        if batch.state >= SENDING:
             self._queue.abandon(expired)
         else:
             self._end(expired, reason)
@@ -423,7 +423,7 @@ class QueuedBatch:
         return self._queue.start(self._batch)
 
     def fail(self, reason: Failure, *, before: float) -> None:
-        if self._batch.state < FLYING:
+        if self._batch.state < SENDING:
             self._end([call for call in self._batch.calls if call.deadline < before or before == math.inf], reason)
 
     def _end(self, calls: Sequence[Call], reason: Failure) -> None:

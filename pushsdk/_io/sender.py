@@ -240,19 +240,19 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         seconds = evidence.latency
         if evidence.reused and status not in THROTTLES:
             seconds = now - request.flight.started
-        is_answered, is_accepted = status is not None, status is not None and status < 300
-        self._end_timing(request, now, is_answered=is_answered, is_accepted=is_accepted)
+        is_accepted = self._end_timing(request, now)
         self.limiter.release(seconds, ok=is_accepted, now=now)
 
-    def _end_timing(self, request: ApiRequest, now: float, *, is_answered: bool, is_accepted: bool) -> None:
-        """Measure the attempt, if it is one of a call."""
-        flight = request.flight
-        times, sent = self.limiter.times, flight.sent
+    def _end_timing(self, request: ApiRequest, now: float) -> bool:
+        """Measure the attempt, if it is one of a call. Return True if it was answered by a 2xx."""
+        flight, status, times = request.flight, request.evidence.status, self.limiter.times
+        is_accepted, sent = status is not None and status < 300, flight.sent
         if sent is not None:
             flight.sent = None
-            times.ended(now, sent, is_answered=is_answered, is_accepted=is_accepted)
-        elif is_answered:
+            times.ended(now, sent, is_answered=status is not None, is_accepted=is_accepted)
+        elif status is not None:
             times.answered(now)
+        return is_accepted
 
     def _withdraw(self, request: ApiRequest) -> None:
         """Forget an attempt's first byte that did not leave after all."""
@@ -391,7 +391,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """Return True if the key was refused, and the callables return another one, for all calls. Once per request."""
         if attempt.outcome is not REJECTED:
             return False
-        self._end_timing(request, self.limiter.clock(), is_answered=True, is_accepted=False)
+        self._end_timing(request, self.limiter.clock())
         if request.rekeyed:
             return False
         request.rekeyed = True

@@ -127,7 +127,7 @@ def test_only_transitions_of_the_table_are_made_and_calls_join_until_a_batch_is_
                 open_batches.advance(batch, after)
                 assert batch.state is after
                 if before is BatchState.OPEN:
-                    assert (open_batches.join(content(), call("b")) is batch) == (after < BatchState.FLYING)
+                    assert (open_batches.join(content(), call("b")) is batch) == (after < BatchState.SENDING)
             else:
                 with pytest.raises(RuntimeError, match=f"{before.name} can't become {after.name}"):
                     open_batches.advance(batch, after)
