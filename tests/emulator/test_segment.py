@@ -230,26 +230,22 @@ def test_the_result_equals_a_plain_loop_over_the_rows(tmp_path, ids):
 @pytest.mark.parametrize(
     ("query", "key", "text"),
     [
-        (" \n", "user_id", "the segment's query is empty: write a SELECT over the tables"),
-        ("SELECT 1", "", "the segment's primaryKey is empty: name the column that holds the user ids"),
-        ("x" * 100_001, "user_id", "the query is over 100,000 characters long: put its lists into a table"),
-        ("SELECT 1\0", "user_id", "the query contains a NUL character: remove it"),
-        ("SELECT '\ud800'", "user_id", "the query contains a lone surrogate, which is not Unicode: remove it"),
+        (" \n", "user_id", "the query is not one SELECT statement"),
+        ("FROM users", "", "no column '', only user_id, lang, city; name one with primaryKey ..."),
+        ("FROM users\0", "user_id", "the query contains a NUL character: remove it"),
     ],
-    ids=["empty", "no key", "long", "NUL", "surrogate"],
+    ids=["empty", "no key", "NUL"],
 )
-def test_invalid_texts_are_refused_before_a_process_starts(folder, query, key, text):
+def test_invalid_texts_are_refused(folder, query, key, text):
     with pytest.raises(SegmentError) as excinfo:
         found(folder, query, key)
-    assert str(excinfo.value) == text
+    assert text in str(excinfo.value)
 
 
-def test_without_duckdb_nothing_runs(folder, monkeypatch):
+def test_without_duckdb_no_segment_is_available(monkeypatch):
     assert segment_available()
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert not segment_available()
-    with pytest.raises(SegmentError, match=r"^segments need duckdb \(the extra 'audience'\): pip install duckdb$"):
-        found(folder, "FROM users")
 
 
 def test_the_process_gets_neither_the_key_nor_the_current_folder(folder, tmp_path_factory, monkeypatch):

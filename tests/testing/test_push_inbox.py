@@ -1,7 +1,6 @@
 """The object of the ``push`` fixture: what it reports of the service, faults and limits, and its failures."""
 
 import asyncio
-import re
 import threading
 import time
 
@@ -146,17 +145,9 @@ def test_wait_for_blocks_until_requests_match(inbox, send, wish):
     sending.join()
 
 
-@pytest.mark.parametrize(
-    ("search", "text"),
-    [
-        ("status:ok", "search: there is no status:ok: use 429, 4xx or none"),
-        ('title:"black', "search: a quotation mark is not closed"),
-        ("user: hello", "search: user: needs a value"),
-    ],
-)
-def test_wait_for_refuses_a_value_that_finds_nothing(inbox, search, text):
-    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
-        inbox.wait_for(search=search, timeout=0)
+def test_wait_for_refuses_a_term_without_a_value(inbox):
+    with pytest.raises(ValueError, match="search: a term needs a value"):
+        inbox.wait_for(search="user: hello", timeout=0)
 
 
 def test_a_fault_behind_another_one_says_why_it_never_fired(inbox, send):

@@ -29,7 +29,6 @@ from pushsdk._core.errors import ValidationError
 
 _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 _SUFFIXES = _JSON | {".csv", ".tsv", ".parquet"}  # other files are no tables
-_MAX_QUERY = 100_000  # characters
 _POLL = 0.05  # seconds between two calls of ``stopping``
 _READ_BYTES = 256 * 1024  # read at a time
 # -P: no module is imported from the current directory.
@@ -161,7 +160,8 @@ class Tables:
         ``query`` may be hostile; ``primary_key`` names the user id column. The child is killed after ``timeout``
         seconds, or as soon as ``stopping`` returns True.
         """
-        _check(query, primary_key)
+        if "\0" in query:  # which would end the text for the parser
+            raise SegmentError("the query contains a NUL character: remove it")
         job = SegmentJob(self.find(), query, primary_key, max_rows, timeout)
         with tempfile.TemporaryDirectory(prefix="pushsdk-") as name:
             folder = Path(name)
@@ -175,22 +175,6 @@ class Tables:
             if isinstance(answer, str):
                 raise SegmentError(answer)
             yield answer, read_rows(folder / "rows")
-
-
-def _check(query: str, primary_key: str) -> None:
-    """Raise `SegmentError` for a query that no parser should see."""
-    if not segment_available():
-        raise SegmentError("segments need duckdb (the extra 'audience'): pip install duckdb")
-    if not query.strip():
-        raise SegmentError("the segment's query is empty: write a SELECT over the tables")
-    if len(query) > _MAX_QUERY:
-        raise SegmentError(f"the query is over {_MAX_QUERY:,} characters long: put its lists into a table")
-    if "\0" in query:
-        raise SegmentError("the query contains a NUL character: remove it")
-    if not _is_unicode(query):
-        raise SegmentError("the query contains a lone surrogate, which is not Unicode: remove it")
-    if not primary_key:
-        raise SegmentError("the segment's primaryKey is empty: name the column that holds the user ids")
 
 
 def _run_child(folder: Path, timeout: float, stopping: Callable[[], bool]) -> int:

@@ -17,12 +17,12 @@ _MAX_TERMS = 50  # SQLite bounds the expression depth
 
 # Possessive quantifiers: a hostile line can't cause backtracking.
 _TERM = re.compile(r'(?:([A-Za-z]++):)?+(?:"((?:[^"\\]|\\.?+)*+)"?+|(\S*+))', re.DOTALL)
-STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
+_STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
 
 # A delay is a fault too, but the client gets the true response: such a request has not failed.
 # The texts are stored case-folded, the languages like " de en ".
 _SQL: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("search.json").read_text())
-IS, _TEXTS, _TERMS = _SQL["is"], _SQL["texts"], _SQL["terms"]
+_IS, _TEXTS, _TERMS = _SQL["is"], _SQL["texts"], _SQL["terms"]
 
 
 class Search(Struct, frozen=True, kw_only=True):
@@ -105,13 +105,13 @@ def _group(value: str, term: object) -> _Condition | None:
 def _is(value: str, _term: object) -> _Condition | None:
     name = value.lower()
     subject = "kind" if name in ("push", "campaign") else "fate"
-    return _Condition(subject, IS[name]) if name in IS else None
+    return _Condition(subject, _IS[name]) if name in _IS else None
 
 
 def _status(value: str, _term: object) -> _Condition | None:
     if value.lower() == "none":
         return _Condition("status", "requests.status IS NULL")
-    if (status := STATUS.fullmatch(value.lower())) is None:
+    if (status := _STATUS.fullmatch(value.lower())) is None:
         return None
     lowest = int(status[1] or f"{status[2]}00")
     return _Condition("status", "requests.status BETWEEN ? AND ?", [lowest, lowest if status[1] else lowest + 99])
@@ -127,5 +127,4 @@ _READERS: dict[str, Callable[[str, object], _Condition | None]] = {
     "is": _is,
     "status": _status,
 }
-PREFIXES = {"user", *_READERS}
-_NEED_VALUES = {"", *PREFIXES}
+_NEED_VALUES = {"", "user", *_READERS}
