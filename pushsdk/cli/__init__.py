@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass, replace
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ _UNGUESSED = frozenset({"--force", "--yes"})
 # Names that an Api-Key is given by, without dashes.
 _KEYS = frozenset({"apikey", "key", "token"})
 _SENDING = frozenset({"send", "broadcast", "resume", "campaign"})
+_DASH = "\0"  # no argument of a process has it
 _SIGPIPE = 141  # the exit code that a shell reports for SIGPIPE
 
 
@@ -74,15 +76,25 @@ def _command_of(words: Sequence[str]) -> Callable[[], Any]:
     from pushsdk.cli.app import app
 
     end = words.index("--") if "--" in words else len(words)
-    # cyclopts takes a lone dash, which is standard input, for an option.
-    options = ["@-" if word == "-" else word for word in words[:end]]
+    # cyclopts takes a lone dash for an option.
+    options = [_DASH if word == "-" else word for word in words[:end]]
     try:
         command, bound, _ = app.parse_args([*options, *words[end:]], exit_on_error=False, print_error=False)
     except CycloptsError as error:
         raise _USAGE_ERRORS.get(type(error).__name__, _as_it_is)(error) from None
+    bound.arguments.update({name: _with_dashes(value) for name, value in bound.arguments.items()})
     if words[:1] == ["send"] and "users" in bound.arguments:  # not --help
         _check_order(bound.arguments["users"], options[1:], words[end + 1 :])
     return partial(command, *bound.args, **bound.kwargs)
+
+
+def _with_dashes(value: Any) -> Any:
+    """Return an argument as it was typed."""
+    if isinstance(value, tuple):
+        return tuple(map(_with_dashes, value))
+    if is_dataclass(value):
+        return replace(value, **{name: _with_dashes(each) for name, each in vars(value).items()})  # type: ignore[type-var]
+    return type(value)("-") if str(value) == _DASH else value
 
 
 def _check_order(users: Sequence[str], options: Sequence[str], last: Sequence[str]) -> None:
@@ -96,7 +108,7 @@ def _check_order(users: Sequence[str], options: Sequence[str], last: Sequence[st
 
 
 def _unexpected_argument(error: "UnusedCliTokensError") -> CommandError:
-    unused = (error.unused_tokens or [""])[0]
+    unused = _with_dashes((error.unused_tokens or [""])[0])
     return usage_error(f"{' '.join(error.command_chain or ())}: unexpected argument {unused!r}")
 
 

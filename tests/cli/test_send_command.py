@@ -70,6 +70,11 @@ def test_ids_are_words_files_or_standard_input(command, service, tmp_path, monke
     assert service.users() == dict.fromkeys(["ann", "bob", "cid", "dan", "@eve", "c@d", "-fay"], 1)
 
 
+def test_a_lone_dash_as_a_text_is_a_dash(command, service):
+    assert command("send ann --title -").code == 0
+    assert service.pushes[0].message["title"] == {"en": "-"}
+
+
 def test_a_line_end_as_two_characters_is_told(command, service):
     told = "advice: a text has \\n as two characters; in bash, $'first\\nsecond' has a line end\n"
     assert command("send ann --title 'Hello\\nWorld'") == (0, "accepted: 1 user\n", told)

@@ -309,7 +309,7 @@ def broadcast(
     def target() -> str:
         if users is not None:
             return f"{count(users, 'more user')} of {run}{_in_requests(users, each=bool(into))}"
-        if content.query is None and str(source) in ("-", "@-"):
+        if content.query is None and source in ("-", "@-"):
             return "the users on standard input"
         number = options.limited(_counted(audience, message, fields, distinct=distinct, settings=settings).users)
         return f"{count(number)}{_in_requests(number, each=bool(into))}"
