@@ -100,7 +100,7 @@ async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
     with closing(await _opened(lifetime.enter(), opening)) as journal:
         journal.check_planned()
         asked = msgspec.structs.replace(journal.header, base_url=lifetime.settings.base_url, parts=0)
-        _check_plan(journal.header, asked, path)
+        check_header(journal.header, asked, path)
         if settings.seen is not msgspec.UNSET and journal.notes.completed not in (None, settings.seen):
             return report_of(journal, run=path)
         return await _send(lifetime.enter(), settings, journal, logger.info)
@@ -116,7 +116,7 @@ async def _run(
     with closing(await _opened(lifetime.enter(), opening)) as journal:
         is_same = is_file and journal.sealed and journal.header.source == header.source
         if journal.sealed:
-            _check_plan(journal.header, header, path)
+            check_header(journal.header, header, path)
         return await _plan_and_send(lifetime, settings, journal, None if is_same else plan)
 
 
@@ -196,7 +196,7 @@ async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: P
     return None
 
 
-def _check_plan(planned: Header, asked: Header, path: Path) -> None:
+def check_header(planned: Header, asked: Header, path: Path) -> None:
     """Raise RunPlanError if a call asks for another plan than the run has. Its users are compared later."""
     if planned.base_url != asked.base_url:
         why = f"it was planned for another base_url, {printable(planned.base_url)}: resume it with that one"

@@ -92,10 +92,21 @@ def test_a_limit_holds_for_the_users_that_are_listed(broadcast, service):
 
 
 @pytest.mark.usefixtures("service")
-def test_a_report_names_who_stopped_the_processes(broadcast, monkeypatch):
+def test_a_report_names_who_stopped_the_processes_and_the_command_that_goes_on(broadcast, monkeypatch):
+    async def stopped(*_):
+        return Exit.INCOMPLETE
+
+    monkeypatch.setattr(runs, "send_folder", stopped)
     monkeypatch.setattr(Journal, "stopped_by", lambda _, since=None: since and "bob")
     result = broadcast("--json")
     assert json.loads(result.out)["stopped"] == "bob stopped it"
+    assert "to send the rest:  pushsdk resume spring --processes 2\n" in result.err
+
+
+def test_a_folder_is_not_resumed_at_another_address(broadcast, command, service):
+    assert broadcast("--limit 1").code == 1
+    result = command("resume spring --base-url http://127.0.0.1:9/other")
+    assert (result.code, result.err.count("it was planned for another base_url"), service.requests) == (2, 1, 1)
 
 
 @pytest.mark.usefixtures("service")

@@ -27,7 +27,7 @@ from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Failure
 from pushsdk._core.words import count
 from pushsdk._io.files import folder_objection
-from pushsdk._runs.api import broadcast_content
+from pushsdk._runs.api import broadcast_content, check_header
 from pushsdk._runs.folder import PLAN, check_plan, run_files
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.planner import Planner
@@ -435,6 +435,8 @@ def _in_processes(plan: Start, run: Path, processes: int | None, settings: Clien
             return result
         show, stop = options["on_progress"], options["stop"]
         with closing(Journal.open(run / PLAN, write=True)) as planned:
+            asked = msgspec.structs.replace(planned.header, base_url=settings["base_url"])
+            check_header(planned.header, asked, run)
             parts = [pushsdk.read_report(file) for file in run_files(run)]
             code = await send_folder(
                 parts, settings, options, processes, show, lambda: stop.is_set() or planned.stopped_by(begun)
@@ -617,9 +619,13 @@ def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment:
         warn(f"stopped: {result.stopped}")
     _print_answers(result)
     _tell_unlisted(unlisted)
-    # A plan that was stopped can't be resumed, never ended, and sent nothing; in a folder, one file may not have ended.
-    is_plan = result.stopped and not result.ended and result.not_sent == result.planned
-    if result.not_sent > unlisted and result.stopped_by != "not_after" and not is_plan:
+    if result.not_sent > unlisted and result.stopped_by != "not_after" and not _is_plan(result):
         warn(f"to send the rest:  {command}{comment}")
     if result.unknown:
         warn(f"to resend to unknown users, who may be pushed twice:  {command} --on-unknown resend{comment}")
+
+
+def _is_plan(result: pushsdk.BroadcastReport) -> bool:
+    """Return True for a plan that was stopped: it can't be resumed, never ended, and sent nothing."""
+    never_ended = result.stopped and not result.ended and not Path(result.file).is_dir()
+    return bool(never_ended and result.not_sent == result.planned)
