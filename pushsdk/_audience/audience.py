@@ -34,6 +34,7 @@ from pushsdk._core.words import count
 from pushsdk._io.files import check_path
 
 T = TypeVar("T")
+EXCLUDING = " without "  # in an audience's ``source``, before each audience that it leaves out
 
 Source = TextFiles | ParquetFiles | SqlQuery | ArrowTable | PlainIds
 """A reader. Each method starts a new reading, in batches; the counts are complete after the last batch."""
@@ -153,7 +154,7 @@ class Audience(BatchSource):
         A file: its absolute path, id column, size and mtime. Several files: a digest of those. A query: its SQL, not
         the files it reads. A stream or table: its name.
         """
-        whole = " without ".join([self._source.description(), *(users.source for users in self._excluded)])
+        whole = EXCLUDING.join([self._source.description(), *(users.source for users in self._excluded)])
         return "".join([whole, *(f", part {index} of {of}" for index, of in self._parts)])
 
     @property
@@ -266,6 +267,8 @@ class Audience(BatchSource):
     def _ids_to_exclude(self) -> Iterator[list[str]]:
         for users in self._excluded:
             users._damages = Counter()
+            if isinstance(users._source, TextFiles):
+                users._source.check_filled()
             for ids in users.ids():
                 users._damages.update(damage_of(ids, encode_user_ids(ids)))
                 yield ids

@@ -34,7 +34,7 @@ LIBRARY: Mapping[str, str] = {
     "personalize": "use client.send_each(audience.personalize(message))",
     "only_users": "only_users",
     "resume": "client.resume(run)",
-    "new_run": 'run=f"daily-{date}.run"',
+    "new_run": 'run=f"daily-{date.today()}.run"',
 }
 """Option names in texts for a program. The command line has the same keys, with its names."""
 

@@ -22,11 +22,11 @@ from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
-from pushsdk._io.files import check_path
 from pushsdk._io.sender import guarded
 from pushsdk._runs.log import RunFileLog
 from pushsdk._runs.plan import ChunkRequest, Notes, StopCause, StopReason, UserRange
 from pushsdk._runs.progress import OnProgress, ProgressReporter
+from pushsdk._runs.run_file.file import run_path
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
 from pushsdk._runs.sender import ChunkSender
 
@@ -35,7 +35,7 @@ OnUnknown = Literal["skip", "resend"]
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The options for one run. Raises ConfigurationError for an option with a wrong type or value."""
+    """The options for one run. Raises ConfigurationError or RunFileError for an option with a wrong type or value."""
 
     run: str | os.PathLike[str] | None
     stop: asyncio.Event | None
@@ -57,8 +57,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def __post_init__(self) -> None:
         if self.run is not None:
-            path = Path(os.path.abspath(check_path("run", self.run, "spring.run")))
-            msgspec.structs.force_setattr(self, "path", path)
+            msgspec.structs.force_setattr(self, "path", run_path(self.run))
         check_values(msgspec.structs.asdict(self), RunSettings)
         if self.on_progress is not None:
             msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))

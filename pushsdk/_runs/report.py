@@ -19,10 +19,9 @@ from pushsdk._core.errors import PushError, RunInUseError, RunPlanError, Validat
 from pushsdk._core.kinds import Rule, check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
-from pushsdk._io.files import check_path
 from pushsdk._runs.folder import PLAN, run_files
 from pushsdk._runs.plan import ANOTHER_TEXT, MOST_ANSWERS, StopCause, StopReason
-from pushsdk._runs.run_file.file import RunFilePath, run_file_error
+from pushsdk._runs.run_file.file import RunFilePath, run_file_error, run_path
 from pushsdk._runs.run_file.journal import Journal, Row
 
 COLUMNS = ("user_id", "outcome", "status", "reason")
@@ -239,7 +238,7 @@ def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
 
     Raises RunFileError if a file can't be read or its plan is incomplete.
     """
-    path = Path(os.path.abspath(check_path("run", run, "spring.run")))
+    path = run_path(run)
     # Ask for the lock before reading: users in flight at that time then prove that the writer was alive.
     in_use = _is_used(path)
     reports = [_read_report(file, in_use=in_use) for file in run_files(path)]

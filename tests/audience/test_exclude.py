@@ -50,6 +50,18 @@ def test_what_holds_no_ids_is_not_excluded(everyone, users, text):
         ids_of(everyone.exclude(users), distinct=True)
 
 
+def test_a_file_without_a_byte_is_refused_when_it_is_read(everyone, tmp_path):
+    optout, _ = (made(tmp_path, name, "user_id\nb\n") for name in ("optout-1.csv", "optout-2.csv"))
+    left = everyone.exclude(str(tmp_path / "optout-*.csv"))
+    assert "b" not in ids_of(left, distinct=True)
+    made(tmp_path, "optout-2.csv", "")
+    with pytest.raises(ValidationError, match=r"optout-2.csv is empty, so it excludes nobody: did its export fail\?"):
+        ids_of(Audience.read(optout).exclude(left), distinct=True)
+    for nobody in ("\n", "user_id\n"):
+        made(tmp_path, "optout-2.csv", nobody)
+        assert "b" not in ids_of(left, distinct=True)
+
+
 def test_rows_and_nested_audiences_are_excluded_too(everyone, tmp_path):
     staff = Audience.read(made(tmp_path, "staff.txt", "a\nb\nc\n")).exclude(made(tmp_path, "but.txt", "b\n"))
     left = everyone.exclude(staff)

@@ -66,6 +66,15 @@ def test_each_user_is_pushed_once_and_the_counts_go_to_stdout(broadcast, service
     assert service.users() == dict.fromkeys(USERS, 1)
 
 
+@pytest.mark.usefixtures("service")
+def test_if_nobody_was_excluded_every_summary_says_so(broadcast, command, folder):
+    (folder / "nobody.csv").write_text("user_id\n")
+    shown = [broadcast(f"--exclude nobody.csv {more}") for more in ("--dry-run", "--limit 1", "")]
+    shown += [command("status spring.run"), command("plan ids.txt --title x --exclude nobody.csv")]
+    assert ["1 duplicate left out, 0 excluded\n" in each.out for each in shown] == [True] * 5
+    assert "excluded" not in command("plan ids.txt --title x").out
+
+
 def test_without_dedupe_an_id_is_pushed_as_often_as_it_occurs(broadcast, service):
     assert broadcast("--no-dedupe").code == 0
     assert service.users() == {"ann": 2, "bob": 1, "cid": 1}

@@ -13,6 +13,7 @@ FILES = {
     "ids.jsonl": '{"user_id": "ann"}\n{"id": "bob"}\n',
     "none.txt": "\n",
     "none.csv": "user_id\n",
+    "zero.csv": "",
     "near.csv": "userid,age\nann,1\n",
     "far.csv": "name,age\nann,1\n",
     "cut.json": "{",
@@ -104,6 +105,14 @@ WRONG = [
         "typo is one run file, for one process: leave out --processes, or name another --run",
     ),
     ("resume a.run ids.txt", "resume: unexpected argument 'ids.txt'"),
+    (
+        "broadcast ids.txt --title x --run a-{day} --processes 2",
+        "a-{day}: the name has a placeholder instead of its value; with today's date: --run daily-{date}.run",
+    ),
+    (
+        "broadcast ids.txt --title x --run a.run --exclude zero.csv --dry-run",
+        "/zero.csv is empty, so it excludes nobody: did its export fail?",
+    ),
     # Claims
     (f"claims release {JOB} --older-than 1h --claims sqlite:c", "pass either jobs, --key or --older-than"),
     ("claims release job-42 --claims sqlite:c", "job-42: a job must be the 12 to 64 hexadecimal digits"),

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import io
 import warnings
-from datetime import timedelta
+from datetime import date, timedelta
 
 import aiohttp
 import pytest
@@ -169,6 +169,10 @@ async def test_a_timedelta_is_taken_for_seconds():
         (lambda c: c.send_each([{"user_ids": ["u"]}]), r"^request number 1: \$.user_ids: .*did you mean userIds\?$"),
         (lambda c: c.broadcast(["u"], MESSAGE, durable="x"), "durable must be True or False; got 'x'$"),
         (lambda c: c.broadcast(["u"], MESSAGE, run=5), "run must be a path, for example 'spring.run'; got 5$"),
+        (
+            lambda c: c.broadcast(["u"], MESSAGE, run=f"daily-{date}.run"),
+            r"placeholder instead of its value; with today's date: run=f\"daily-{date.today\(\)}.run\"$",
+        ),
         (lambda c: c.send("u", MESSAGE, idempotency_key=42), "'shipped:42'; got int$"),
     ],
 )

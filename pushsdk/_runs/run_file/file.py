@@ -17,7 +17,7 @@ from typing import Any
 
 from pushsdk._core.errors import Advice, RunFileError, RunInUseError
 from pushsdk._core.outcome import Outcome
-from pushsdk._io.files import is_locked, lock, objection, sync_folder
+from pushsdk._io.files import check_path, is_locked, lock, objection, sync_folder
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import connect
 
@@ -59,6 +59,15 @@ def run_file_error(
     error = kind(Advice(f"{path or 'the temporary run file'}: {why}", fix), outcome=outcome)
     error.path = str(path or "")
     return error
+
+
+def run_path(run: object) -> Path:
+    """Return a run's absolute path. Raises ConfigurationError, and RunFileError for a name whose value is missing."""
+    path = Path(os.path.abspath(check_path("run", run, "spring.run")))
+    # Each night would take the same name for the run that was completed the night before.
+    if re.search("[{}<>$%]", path.name):
+        raise run_file_error(path, "the name has a placeholder instead of its value", "; with today's date: {new_run}")
+    return path
 
 
 class RunFilePath:

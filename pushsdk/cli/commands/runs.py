@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,11 +16,11 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import msgspec
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
 import pushsdk
-from pushsdk._audience.audience import Audience
+from pushsdk._audience.audience import EXCLUDING, Audience
 from pushsdk._core import wire
 from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.operations import PUSH
@@ -31,6 +31,7 @@ from pushsdk._runs.api import broadcast_content, check_header
 from pushsdk._runs.folder import PLAN, check_plan, run_files
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.planner import Planner
+from pushsdk._runs.run_file.file import run_path
 from pushsdk._runs.run_file.journal import Journal, ask_to_stop
 from pushsdk.cli.commands.message import draw, previews
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
@@ -42,10 +43,15 @@ from pushsdk.cli.processes import send_folder
 from pushsdk.cli.settings import ClientSettings, listed
 from pushsdk.cli.terminal import duration, print_json, say, warn
 
-# Local, as cron's times.
-RunPath = Annotated[
-    Path, Parameter(converter=lambda _, given: Path(given[0].value.replace("{date}", time.strftime("%Y-%m-%d"))))
-]
+
+def _run_of(_: object, given: Sequence[Token]) -> Path:
+    """Return the path with today's date, which is local, as cron's times are. Raises RunFileError."""
+    run = Path(given[0].value.replace("{date}", time.strftime("%Y-%m-%d")))
+    run_path(run)  # here for a folder, whose run files have other names
+    return run
+
+
+RunPath = Annotated[Path, Parameter(converter=_run_of)]
 RunFile = Annotated[RunPath, Parameter(help="The file of the run.")]
 UserSource = Annotated[
     str | None,
@@ -189,7 +195,7 @@ def plan(
     if json:
         print_json({**totals, "seconds": max(seconds.values(), default=None)})
     else:
-        print_figures(_plan_figures(totals, seconds))
+        print_figures(_plan_figures(totals, audience.source, seconds))
     if not totals["users"]:
         raise _no_users(audience)
     return Exit.DONE
@@ -261,8 +267,13 @@ def _counted(
     return counts
 
 
-def _plan_figures(totals: Mapping[str, int], seconds: Mapping[str, float]) -> Iterator[Figure]:
-    yield "users", f"{totals['users']:,}", ", ".join(_left_out(totals["duplicates"], totals["excluded"])), "bold"
+def _plan_figures(totals: Mapping[str, int], source: str, seconds: Mapping[str, float]) -> Iterator[Figure]:
+    yield (
+        "users",
+        f"{totals['users']:,}",
+        ", ".join(_left_out(totals["duplicates"], totals["excluded"], source)),
+        "bold",
+    )
     yield "requests", f"{totals['requests']:,}", "", ""
     yield "bytes", f"{totals['bytes']:,}", f"{totals['largest']:,} in the largest request", ""
     if seconds:
@@ -333,7 +344,7 @@ def _print_dry_run(counts: _Counts, audience: Audience, base_url: str, *, json: 
     users, message, fields = counts.first
     texts = previews(msgspec.json.decode(message), msgspec.json.decode(fields or b"{}"))
     if not json:
-        print_figures(itertools.islice(_plan_figures(counts.totals, {}), 2))
+        print_figures(itertools.islice(_plan_figures(counts.totals, audience.source, {}), 2))
         draw(texts)
     body = push_body(encode_user_ids(users[:3]), message, fields)
     print_request(base_url, PUSH, body, json=json, more={**counts.totals, "texts": texts})
@@ -593,15 +604,15 @@ def _remarks(result: pushsdk.BroadcastReport, left: int | None) -> Iterator[str]
         yield "nothing was left to send"
     elif result.seconds:
         yield f"in {duration(result.seconds)}"
-    yield from _left_out(result.duplicates, result.excluded)
+    yield from _left_out(result.duplicates, result.excluded, result.source)
     if result.resent:
         yield f"{result.resent:,} resent after an unknown outcome"
 
 
-def _left_out(duplicates: int, excluded: int) -> Iterator[str]:
+def _left_out(duplicates: int, excluded: int, source: str) -> Iterator[str]:
     if duplicates:
         yield f"{count(duplicates, 'duplicate')} left out"
-    if excluded:
+    if excluded or EXCLUDING in source:
         yield f"{excluded:,} excluded"
 
 
