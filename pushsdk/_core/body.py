@@ -35,8 +35,7 @@ def encode_user_ids(user_ids: Sequence[str]) -> EncodedIds:
 
     Raises ValidationError naming ``user_ids[3]``, never the id, unless every id is a non-empty str.
     """
-    # Exact types: a str enum may be encoded differently from its text.
-    if isinstance(user_ids, (list, tuple)) and {*map(type, user_ids)} == {str} and all(user_ids):
+    if isinstance(user_ids, (list, tuple)) and are_texts(user_ids):
         try:
             return EncodedIds(_encode(user_ids)[1:-1])
         except UnicodeEncodeError:
@@ -44,6 +43,12 @@ def encode_user_ids(user_ids: Sequence[str]) -> EncodedIds:
     if isinstance(user_ids, (str, bytes, bytearray, memoryview)) or not isinstance(user_ids, Sequence):
         raise value_error(_USER_IDS, f"expected a sequence of str, got {kind_of(user_ids)}")
     return EncodedIds(_encode([_user_id(user_id, (*_USER_IDS, i)) for i, user_id in enumerate(user_ids)])[1:-1])
+
+
+def are_texts(user_ids: Sequence[object]) -> bool:
+    """Return True if every value is a non-empty str, which may still hold a lone surrogate."""
+    # Exact types: a str enum may be encoded differently from its text.
+    return {*map(type, user_ids)} == {str} and all(user_ids)
 
 
 def decode_user_ids(ids: EncodedIds) -> list[str]:

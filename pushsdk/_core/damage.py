@@ -66,15 +66,15 @@ _SIGNS: tuple[tuple[Callable[[str], object], str], ...] = (
     (re.compile(r"[,;\t\n]").search, "looks like several: pass each as a separate id, and a table as .csv"),
     (_is_unreadable, "has an invisible character, such as a byte order mark, or U+FFFD: export the column as UTF-8"),
 )
-# Bytes that a sign needs, each after bytes that are looked for first: a search for a single byte is far faster.
-_BYTES = (
-    *((mark, mark) for mark in (b"\\", b";", b"{", b"$", b"#", b"'", b"\x7f")),
-    *((b".", b'.0"'), (b".", b'00"'), (b"+", b"E+"), (b"+", b"e+"), (b"=", b'"='), (b" ", b'" '), (b" ", b' "')),
-)
-_exponent_in = re.compile(rb'E-?\d+"').search
+# Characters that are signs in most places; JSON writes quotation marks and control characters with the first.
+_MARKS = (b"\\", b";", b"{", b"$", b"#", b"'", b"\x7f")
+# Signs among ids with spaces between them, each after a character that is looked for first: that is far faster.
+_PARTS = ((b"+", "E+"), (b"+", "e+"), (b"=", " ="), (b" ", "  "))
+_number_in = re.compile(r"\.(0+|\d+E-?\d+) ").search
 # An ASCII id without a sign, unless it is one of the words.
 _is_plain = re.compile(
-    r"(?!=|[+-]?\d+(?:\.\d|[Ee]\+))[A-Za-z0-9_.@:/|+=-]+(?<!\.csv)(?<!\.tsv)(?<!\.txt)(?<!\.jsonl)(?<!\.parquet)"
+    r"(?!=|[+-]?\d+(?:\.0+\Z|(?:\.\d+)?[Ee]\+|\.\d+E))[A-Za-z0-9_.@:/|+=-]+"
+    r"(?<!\.csv)(?<!\.tsv)(?<!\.txt)(?<!\.jsonl)(?<!\.parquet)"
 ).fullmatch
 
 
@@ -94,18 +94,21 @@ def damage_of(ids: Collection[str], encoded: bytes) -> list[str]:
 
 
 def _may_have_damage(ids: Collection[str], encoded: bytes) -> bool:
-    """Return False if every id is plain. This takes 0.01 us an id, a look at each takes thirty times that."""
-    text = " ".join(ids)
+    """Return False if every id is plain. This takes 0.03 us an id at most, a look at each takes ten times that."""
+    text = f" {' '.join(ids)} "
     return (
-        "," in text or _has_sign(encoded) or not _WORDS.isdisjoint(ids) or (not text.isascii() and _is_unreadable(text))
+        "," in text
+        or any(mark in encoded for mark in _MARKS)
+        or any(mark in encoded and part in text for mark, part in _PARTS)
+        or (b"." in encoded and _has_number(ids, text))
+        or not _WORDS.isdisjoint(ids)
+        or (not text.isascii() and _is_unreadable(text))
     )
 
 
-def _has_sign(encoded: bytes) -> bool:
-    # Unlike ``in``, rfind hardly looks at bytes without the first one.
-    if any(mark in encoded and encoded.rfind(sign) >= 0 for mark, sign in _BYTES):
-        return True
-    return b"." in encoded and b"E" in encoded and _exponent_in(encoded) is not None
+def _has_number(ids: Collection[str], text: str) -> bool:
+    # The cheapest first. Only an id before ":" begins with a digit or a plus or minus sign.
+    return ("E" in text or ".0" in text) and min(ids) < ":" and _number_in(text) is not None
 
 
 def lacks_value(text: str) -> bool:

@@ -25,7 +25,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._io.sender import guarded
 from pushsdk._runs.log import RunFileLog
 from pushsdk._runs.plan import ChunkRequest, Notes, StopCause, StopReason, UserRange
-from pushsdk._runs.progress import OnProgress, ProgressReporter
+from pushsdk._runs.progress import OnProgress, Pace
 from pushsdk._runs.run_file.file import run_path
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
 from pushsdk._runs.sender import ChunkSender
@@ -101,7 +101,8 @@ class Pipeline:
         # The tasks that send chunks, ended or not.
         self._workers = 0
         self._left = math.inf if settings.limit is None else settings.limit
-        self._progress = ProgressReporter(journal, settings.on_progress, now=self._loop.time())
+        left = [journal.states.count(state) for state in (UserState.PENDING, UserState.CLAIMED)]
+        self._pace = Pace(self._loop.time(), sum(left))
         # True if the limit left users for a later run. Set by ``_next``.
         self._is_limited = False
         # The error that reading the plan raised. Set by ``_next``.
@@ -257,8 +258,25 @@ class Pipeline:
             self._log.note(notes)
 
     def _report(self) -> None:
-        sender, now = self._sender, self._loop.time()
-        self._progress.report(now, self._engine.limiter, waiting=sender.is_waiting, trouble=sender.trouble)
+        if self._settings.on_progress is None:
+            return
+        now, limiter, users = self._loop.time(), self._engine.limiter, self._journal.states.count
+        paused = limiter.rate_limiter.pause_left(now)
+        progress = self._pace.progress(
+            now,
+            stage="waiting" if paused or self._sender.is_waiting else "sending",
+            planned=self._journal.users,
+            accepted=users(UserState.ACCEPTED),
+            rejected=users(UserState.REJECTED),
+            unknown=users(UserState.UNKNOWN),
+            not_sent=users(UserState.PENDING),
+            in_flight=users(UserState.CLAIMED),
+            requests=limiter.in_flight,
+            limit=limiter.limit,
+            trouble=self._sender.trouble,
+            paused=paused,
+        )
+        self._settings.on_progress(progress)
 
 
 _NOT_LISTED = UserStatus(UserState.PENDING, reason=str(Failure.NOT_LISTED))

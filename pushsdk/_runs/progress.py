@@ -1,18 +1,12 @@
 """Run progress: a reading twice a second, its rate over the last readings, and the caller's callback."""
 
 import asyncio
-import math
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
-
-from pushsdk._core.user_states import UserState
-from pushsdk._io.limiter import ConcurrencyLimiter
-from pushsdk._runs.run_file.journal import Journal
 
 TICK = 0.5  # seconds between two readings
 RATE_OVER = 10  # readings that the rate is measured over
@@ -51,63 +45,27 @@ OnProgress = Callable[[Progress], object]
 
 
 class Pace:
-    """Readings: how many users are settled. Times are seconds on the caller's clock."""
+    """Readings: how many users are left. Times are seconds on the caller's clock."""
 
-    def __init__(self, now: float, settled: int) -> None:
-        self._readings: deque[tuple[float, int]] = deque([(now, settled)], maxlen=RATE_OVER)
-
-    def rate(self, now: float, settled: int) -> float:
-        """Take a reading, and return the users settled per second over the last readings."""
-        self._readings.append((now, settled))
-        first_time, first_settled = self._readings[0]
-        return (settled - first_settled) / (now - first_time) if now > first_time else 0.0
-
-
-class ProgressReporter:
-    """Reads the states in a journal and calls ``on_progress``. Times are seconds on the caller's clock."""
-
-    def __init__(self, journal: Journal, on_progress: OnProgress | None, *, now: float) -> None:
-        self._journal = journal
-        self._on_progress = on_progress
+    def __init__(self, now: float, left: int) -> None:
+        self._readings: deque[tuple[float, int]] = deque([(now, left)], maxlen=RATE_OVER)
         self._started = now
-        self._pace = Pace(now, self._settled())
 
-    def _settled(self) -> int:
-        states = self._journal.states
-        return states.users - states.count(UserState.PENDING) - states.count(UserState.CLAIMED)
-
-    def report(self, now: float, limiter: ConcurrencyLimiter, *, waiting: bool, trouble: str) -> None:
-        """Take a reading and report it."""
-        if self._on_progress is None:
-            return
-        count, rate = self._journal.states.count, self._pace.rate(now, self._settled())
-        in_flight, not_sent = count(UserState.CLAIMED), count(UserState.PENDING)
-        paused = limiter.rate_limiter.pause_left(now)
-        progress = Progress(
-            stage="waiting" if paused or waiting else "sending",
-            planned=self._journal.users,
-            accepted=count(UserState.ACCEPTED),
-            rejected=count(UserState.REJECTED),
-            unknown=count(UserState.UNKNOWN),
-            in_flight=in_flight,
-            requests=limiter.in_flight,
-            limit=limiter.limit,
-            not_sent=not_sent,
-            seconds=now - self._started,
-            rate=rate,
-            eta=(not_sent + in_flight) / rate if rate else None,
-            trouble=trouble,
-            paused=paused,
-        )
-        self._on_progress(progress)
+    def progress(self, now: float, **counts: Any) -> Progress:
+        """Take a reading, and return the progress with these fields and its times, by the last readings."""
+        left = counts["not_sent"] + counts.get("in_flight", 0)
+        self._readings.append((now, left))
+        first, before = self._readings[0]
+        rate = max(0, before - left) / (now - first or 1.0)
+        counts.update(seconds=now - self._started, rate=rate, eta=left / rate if rate else None)
+        return Progress(**counts)
 
 
 def planning_reporter(on_progress: OnProgress | None, loop: asyncio.AbstractEventLoop) -> Callable[[int], None]:
     """Return a function that reports the number of planned users, at most twice a second, from any thread."""
     if on_progress is None:
         return lambda users: None
-    due, loop_thread = -math.inf, threading.get_ident()
-    started = time.monotonic()
+    due = started = time.monotonic()
 
     def report(users: int) -> None:
         nonlocal due
@@ -115,9 +73,6 @@ def planning_reporter(on_progress: OnProgress | None, loop: asyncio.AbstractEven
         if now >= due:
             due = now + TICK
             progress = Progress(stage="planning", planned=users, not_sent=users, seconds=now - started)
-            if threading.get_ident() == loop_thread:
-                on_progress(progress)
-            else:
-                loop.call_soon_threadsafe(on_progress, progress)
+            loop.call_soon_threadsafe(on_progress, progress)
 
     return report

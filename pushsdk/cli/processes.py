@@ -25,7 +25,7 @@ import msgspec
 import pushsdk
 from pushsdk._core.policy import shared
 from pushsdk._core.secret import Secret
-from pushsdk._runs.progress import RATE_OVER, TICK, Progress
+from pushsdk._runs.progress import TICK, Pace, Progress
 from pushsdk._runs.run_file.journal import completed_at
 from pushsdk.cli.exit import Exit
 from pushsdk.cli.interrupt import HANGUP, not_ignored, signal_handlers
@@ -138,17 +138,12 @@ def _end(end: Callable[[], None]) -> None:
 
 def _totals(states: Collection[Progress]) -> Iterator[Progress]:
     """Yield the sum, again and again. Its stage is ``waiting`` if a process is waiting."""
-    started = time.monotonic()
-    readings = deque[tuple[float, int]](maxlen=RATE_OVER)
+    pace = Pace(time.monotonic(), sum([state.not_sent for state in states]))
     while True:
         worst = max(states, key=lambda state: state.stage == "waiting")
         sums = {name: sum([getattr(state, name) for state in states]) for name in (*_COUNTS, "in_flight")}
-        left, seconds = sums["not_sent"], time.monotonic() - started
-        readings.append((seconds, left))
-        first, before = readings[0]
-        rate = max(0, before - left) / (seconds - first or 1.0)
-        eta = left / rate if rate else None
-        yield msgspec.structs.replace(worst, **sums, limit=0, seconds=seconds, rate=rate, eta=eta)
+        state = {**msgspec.structs.asdict(worst), **sums, "limit": 0}
+        yield pace.progress(time.monotonic(), **state)
 
 
 async def send_files() -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from pushsdk._io.sender import guarded
-from pushsdk._runs.progress import TICK, OnProgress, Pace, Progress
+from pushsdk._runs.progress import TICK, OnProgress, Pace
 
 
 def counted(batches: Iterator[Any], outcomes: str, task: int) -> Iterator[Any]:
@@ -28,8 +28,7 @@ def counted(batches: Iterator[Any], outcomes: str, task: int) -> Iterator[Any]:
 
     for batch in batches:
         yield batch
-        for row in batch.column("outcome").value_counts().to_pylist():
-            users[row["values"].lower()] += row["counts"]
+        users.update(map(str.lower, batch.column("outcome").to_pylist()))
         if time.monotonic() >= due:
             write()
             due = time.monotonic() + TICK
@@ -39,18 +38,15 @@ def counted(batches: Iterator[Any], outcomes: str, task: int) -> Iterator[Any]:
 @contextmanager
 def watched(on_progress: OnProgress, outcomes: Path, planned: int) -> Iterator[None]:
     """Call ``on_progress`` from a thread twice a second, and at the end, with all tasks' counts."""
-    ended, started = threading.Event(), time.monotonic()
-    pace = Pace(started, 0)
+    ended, pace = threading.Event(), Pace(time.monotonic(), planned)
 
     def report(outcomes: Path) -> None:
         users = Counter[str]()
         for path in outcomes.glob("_counts-*[0-9]"):
             users.update(msgspec.json.decode(path.read_bytes(), type=dict[str, int]))
         settled = users.total() - users.pop("not_sent", 0)
-        seconds, left = time.monotonic() - started, planned - settled
-        rate = pace.rate(started + seconds, settled)
-        counts = dict[str, Any](users, not_sent=left, planned=planned)
-        on_progress(Progress(stage="sending", seconds=seconds, rate=rate, eta=left / rate if rate else None, **counts))
+        left = planned - settled
+        on_progress(pace.progress(time.monotonic(), stage="sending", planned=planned, **users, not_sent=left))
 
     def watch() -> None:
         call, is_last = guarded("on_progress", report), False

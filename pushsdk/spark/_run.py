@@ -216,7 +216,7 @@ def _freeze(df: "DataFrame", partition: ChunkPartition, *, primary_key: str, fie
         totals.append(sf.first("fields").alias("fields"))
     # Rows without an id are a group, too, so they are counted in the same evaluation.
     users = df.select(*columns).groupBy("user_id").agg(*totals)
-    chunks = users.mapInArrow(partition, _schema_of(chunk_schema(personal=bool(fields))))
+    chunks = users.mapInArrow(partition, _schema_of(chunk_schema()))
     chunks.write.mode("append").parquet(uri(Path(partition.plan)))
 
 
@@ -231,7 +231,7 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
         )
     import pyspark.sql.functions as sf
 
-    frame = _read(session, chunk_schema(personal=False), plan)
+    frame = _read(session, chunk_schema(), plan)
     bad = sf.when(sf.size("user_ids") == 0, sf.col("chunk_id"))
     totals = frame.groupBy(bad.alias("bad")).agg(
         sf.count(sf.lit(1)).alias("chunks"),

@@ -1,10 +1,11 @@
 """The work in the executors: look around, cut a plan into chunks, send chunks. Pickled without the Api-Key."""
 
+import itertools
 import os
 import socket
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -116,66 +117,40 @@ def _check_shared(is_shared: bool) -> None:
         raise ConfigurationError(_UNSHARED)
 
 
-def chunk_schema(*, personal: bool) -> "pa.Schema":
-    """Return the columns of a chunk: its id, its users, their fields if ``personal``, and the number of source rows."""
+def chunk_schema() -> "pa.Schema":
+    """Return the columns of a chunk: its id, its users, their fields if personal, and the number of source rows."""
     import pyarrow as pa
 
     texts = pa.list_(pa.string())
-    fields = {"fields": texts} if personal else {}
-    return pa.schema({"chunk_id": pa.string(), "user_ids": texts, **fields, "rows": pa.int64()})
+    return pa.schema({"chunk_id": pa.string(), "user_ids": texts, "fields": texts, "rows": pa.int64()})
 
 
 def cut(batches: "Iterable[pa.RecordBatch]", *, max_users: int, prefix: str) -> "Iterator[pa.RecordBatch]":
     """Cut the users in a partition into chunks whose ids begin with ``prefix``.
 
     The input has the columns ``user_id``, ``rows`` and, if personal, ``fields``; the output has the ``chunk_schema``.
-    The last batch counts the rows without an id, and the ids with each damage.
+    The last chunks count the rows without an id, and the ids with each damage.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    waiting: list[pa.RecordBatch] = []
-    damages = Counter[str]()
-    users = number = nulls = empties = 0
-    schema = chunk_schema(personal=False)
-    for batch in batches:
-        schema = chunk_schema(personal="fields" in batch.schema.names)
-        ids = batch.column("user_id")
-        is_empty = pc.fill_null(pc.equal(ids, pa.scalar("", ids.type)), False)
-        nulls += pc.sum(batch.filter(pc.is_null(ids)).column("rows")).as_py() or 0
-        empties += pc.sum(batch.filter(is_empty).column("rows")).as_py() or 0
-        waiting.append(batch.filter(pc.and_not(pc.is_valid(ids), is_empty)))
-        texts = waiting[-1].column("user_id").to_pylist()
-        damages.update(damage_of(texts, encode_user_ids(texts)))
-        users += len(texts)
-        if users >= max_users:
-            table = pa.Table.from_batches(waiting).combine_chunks()
-            whole = users // max_users
-            yield _chunks(table.slice(0, whole * max_users), schema, max_users, prefix, number)
-            number, users = number + whole, users - whole * max_users
-            waiting = table.slice(whole * max_users).to_batches()
-    if users:
-        table = pa.Table.from_batches(waiting).combine_chunks()
-        yield _chunks(table, schema, max_users, prefix, number)
-    bad = [(name, rows) for name, rows in ((NULL, nulls), (EMPTY, empties), *damages.items()) if rows]
-    if bad:
-        counts = [{"chunk_id": name, "user_ids": (), "fields": (), "rows": rows} for name, rows in bad]
-        yield pa.RecordBatch.from_pylist(counts, schema=schema)
+    bad = Counter[str]()
 
+    def users() -> Iterator[tuple[Any, ...]]:
+        for batch in batches:
+            for row in zip(*[column.to_pylist() for column in batch.columns], strict=True):
+                if row[0]:
+                    yield row
+                else:
+                    bad[NULL if row[0] is None else EMPTY] += row[1]
 
-def _chunks(table: "pa.Table", schema: "pa.Schema", max_users: int, prefix: str, first: int) -> "pa.RecordBatch":
-    """Return the rows in a table as chunks of ``max_users``."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    def chunk(name: str, rows: int, ids: Sequence[str] = (), fields: Sequence[str] = ()) -> pa.RecordBatch:
+        columns = {"chunk_id": name, "user_ids": ids, "fields": fields, "rows": rows}
+        return pa.RecordBatch.from_pylist([columns], schema=chunk_schema())
 
-    starts = range(0, len(table), max_users)
-    offsets = pa.array([*starts, len(table)], pa.int32())
-    texts = {"user_ids": "user_id", "fields": "fields"}
-    columns = {
-        "chunk_id": pa.array([f"{prefix}{first + index:06}" for index in range(len(starts))]),
-        "rows": pa.array([pc.sum(table.column("rows").slice(start, max_users)).as_py() for start in starts]),
-    }
-    for name in texts.keys() & set(schema.names):
-        values = table.column(texts[name]).combine_chunks().cast(pa.string())
-        columns[name] = pa.ListArray.from_arrays(offsets, values)
-    return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
+    good = users()
+    for number, rows in enumerate(iter(lambda: list(itertools.islice(good, max_users)), [])):
+        ids, sizes, *fields = zip(*rows, strict=True)
+        bad.update(damage_of(ids, encode_user_ids(ids)))
+        yield chunk(f"{prefix}{number:06}", sum(sizes), ids, *fields)
+    for name, size in bad.items():
+        yield chunk(name, size)

@@ -36,7 +36,7 @@ def test_every_user_is_in_one_chunk_with_its_fields_however_the_batches_are_cut(
     assert [user for chunk in cut_chunks for user in chunk["user_ids"]] == ids
     assert all(len(chunk["user_ids"]) == max_users for chunk in cut_chunks[:-1])
     assert all(1 <= len(chunk["user_ids"]) <= max_users for chunk in cut_chunks)
-    assert all(chunk.get("fields", chunk["user_ids"]) == chunk["user_ids"] for chunk in cut_chunks)
+    assert all(chunk["fields"] == (chunk["user_ids"] if personal else []) for chunk in cut_chunks)
     assert [chunk["rows"] for chunk in cut_chunks] == [2 * len(chunk["user_ids"]) for chunk in cut_chunks]
     assert [chunk["chunk_id"] for chunk in cut_chunks] == [f"7-{number:06}" for number in range(len(cut_chunks))]
 
@@ -60,4 +60,4 @@ def test_the_output_has_the_schema(personal):
     for each in (source, large):
         result = list(cut([each], max_users=2, prefix=""))
         assert len(result) == 2
-        assert all(batch.schema.equals(chunk_schema(personal=personal)) for batch in result)
+        assert all(batch.schema.equals(chunk_schema()) for batch in result)

@@ -520,7 +520,7 @@ def test_a_task_checks_the_run_of_the_folder(audience, send, service, tmp_path):
 
 def test_a_plan_that_does_not_read_as_it_was_written_is_not_sealed(spark, tmp_path):
     rows = [{"chunk_id": "1", "user_ids": [name], "rows": 1} for name in "ab"]
-    pq.write_table(pa.Table.from_pylist(rows, chunk_schema(personal=False)), tmp_path / "part.parquet")
+    pq.write_table(pa.Table.from_pylist(rows, chunk_schema()), tmp_path / "part.parquet")
     with pytest.raises(RunFileError, match="does not read as it was written"):
         _run.count(spark, RunFolder(tmp_path), tmp_path, primary_key="user_id")
 
