@@ -17,7 +17,6 @@ from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -26,7 +25,6 @@ import pushsdk
 from pushsdk._core.policy import shared
 from pushsdk._core.secret import Secret
 from pushsdk._runs.progress import TICK, Pace, Progress
-from pushsdk._runs.run_file.journal import completed_at
 from pushsdk.cli.exit import Exit
 from pushsdk.cli.interrupt import HANGUP, not_ignored, signal_handlers
 from pushsdk.cli.terminal import print_json, warn
@@ -83,8 +81,8 @@ async def _watch(
 
 def _files_left(reports: Reports, *, resends: bool) -> dict[str, float | None]:
     """Return each file with users left, and when it was last completed."""
-    left = [report.file for report in reports if report.not_sent or (resends and report.unknown)]
-    return {file: completed_at(Path(file)) for file in left}
+    left = [report for report in reports if report.not_sent or (resends and report.unknown)]
+    return {report.file: report.ended if report.stopped_by in (None, "limit") else None for report in left}
 
 
 def _share(settings: ClientSettings, index: int, of: int) -> dict[str, Any]:
@@ -167,12 +165,11 @@ async def send_files() -> int:
                 file = left.popleft()
                 options["seen"], options["limit"] = files[file], limit
                 try:
-                    if completed_at(Path(file)) in (None, options["seen"]):  # else another process has sent it
-                        before = pushsdk.read_report(file)
-                        report = await client.resume(file, stop=stop, on_progress=say, **options)
-                        limit -= before.not_sent - report.not_sent + report.resent - before.resent
-                        if report.stopped_by not in (None, "limit"):
-                            return Exit.INCOMPLETE
+                    before = pushsdk.read_report(file)
+                    report = await client.resume(file, stop=stop, on_progress=say, **options)
+                    limit -= before.not_sent - report.not_sent + report.resent - before.resent
+                    if report.stopped_by not in (None, "limit"):
+                        return Exit.INCOMPLETE
                 except pushsdk.RunInUseError:
                     left.append(file)
                     await asyncio.sleep(_POLL)

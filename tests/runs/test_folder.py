@@ -11,7 +11,7 @@ from pushsdk import Batching, Outcome, PushRequest, RunFileError, RunInUseError,
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._runs import folder
 from pushsdk._runs.plan import Notes
-from pushsdk._runs.run_file.journal import Journal, completed_at
+from pushsdk._runs.run_file.journal import Journal
 
 USERS = [f"u{number}" for number in range(10)]
 SMALL = Batching(max_users=2)
@@ -165,12 +165,9 @@ async def test_a_folder_is_in_use_while_one_of_its_files_is(tmp_path):
 
 
 @virtual
-async def test_a_run_is_completed_when_it_was_sent_to_its_end_or_its_limit(tmp_path):
+async def test_a_run_that_another_process_has_sent_to_its_end_or_its_limit_meanwhile_is_not_sent(tmp_path):
     service, path = FakeService(), tmp_path / "run"
     async with client_of(service, batching=SMALL) as client:
         limited = await client.broadcast(USERS, MESSAGE, run=path, limit=2)
-        assert completed_at(path) == limited.ended
-        journal = Journal.open(path, write=True)
-        journal.close()
-        complete = await client.resume(path)
-    assert completed_at(path) == complete.ended != limited.ended
+        assert (await client.resume(path, seen=None)).accepted == 2
+        assert (await client.resume(path, seen=limited.ended)).accepted == 10

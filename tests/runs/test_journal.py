@@ -23,7 +23,6 @@ def test_a_plan_is_counted_as_it_grows_and_its_rows_are_read_once(path, monkeypa
     journal.add([*small, *large])
     journal.add([])
     assert (journal.chunks, journal.users, journal.duplicates) == (42, 42, 0)
-    assert "not sealed" in repr(journal)
     journal.seal(duplicates=7)
     journal.close()
     journal = Journal.open(path, write=False)
@@ -68,17 +67,6 @@ def test_ids_that_contradict_the_plan_are_not_reported(path, ids):
     with pytest.raises(RunFileError, match="damaged"):
         list(journal.rows())
     journal.close()
-
-
-@pytest.mark.parametrize(
-    "use", [lambda journal: record(journal, [event(CLAIMED, 0, 3)]), lambda journal: journal.load(0)]
-)
-def test_a_closed_journal_says_so(path, use):
-    journal = make_run(path)
-    journal.close()
-    journal.close()
-    with pytest.raises(RunFileError, match="closed: open it again"):
-        use(journal)
 
 
 def test_a_journal_opened_for_reading_writes_nothing(path):

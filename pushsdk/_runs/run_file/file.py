@@ -173,7 +173,6 @@ class RunFile:
         # Why nothing can be written; set by the first failure. A failed fsync is never retried: the system may have
         # dropped the pages that it could not write, and would report success the next time.
         self._failed = None if write else "it was opened for reading only: open it with write=True"
-        self._closed = False
         # True if a commit waits for other programs' locks. Set by ``commit``.
         self._waits = True
 
@@ -281,9 +280,6 @@ class RunFile:
 
     def close(self) -> None:
         """Close the file. Safe to call again, and after a failure."""
-        if self._closed:
-            return
-        self._closed = True
         if self._guard.is_inherited:
             return
         with suppress(*_ERRORS):
@@ -294,8 +290,6 @@ class RunFile:
         self._db.close()
 
     def _check_usable(self) -> None:
-        if self._closed:
-            raise run_file_error(self.path, "it has been closed: open it again")
         if self._guard.is_inherited:
             raise run_file_error(self.path, "it was opened before this process was forked: open it here")
 

@@ -164,10 +164,6 @@ class Journal:
         with run_path.released_on_error():
             return cls._open(run_path, write=write, durable=durable)
 
-    def __repr__(self) -> str:
-        sealed = "sealed" if self.sealed else "not sealed"
-        return f"<Journal {str(self.path)!r}, {sealed}, chunks={self.chunks}, {self.states}>"
-
     @property
     def path(self) -> Path:
         return self._file.path
@@ -392,14 +388,6 @@ class Journal:
             if len(ids) == chunk.users:
                 return ids
         raise self._file.damaged()
-
-
-def completed_at(path: Path) -> float | None:
-    """Return ``Notes.completed`` for a run, without reading the rest."""
-    with closing(RunFile.open(RunFilePath(path, write=False), write=False)) as file:
-        for row in file.read(_SELECT_NOTES):
-            return _decode(_NOTES, row).completed
-    return None
 
 
 def ask_to_stop(path: Path, by: str) -> None:
