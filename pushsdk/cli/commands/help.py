@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -48,9 +47,10 @@ def docs(
         return _list_pages()
     if search is not None:
         return _print_results(" ".join(search))
-    name = topic.lower().removesuffix(".md")
-    if name not in guide.names():
-        name = _page_with(name, topic)
+    name = _page_with(topic.lower().removesuffix(".md"))
+    if name is None:
+        warn(f"no page has the name {topic!r}; these are the sections about it, --list lists the pages")
+        return _print_results(topic)
     if path:
         say(str(guide.FOLDER / f"{name}.md"))
     elif sys.stdout.isatty():
@@ -79,20 +79,13 @@ def _print_results(search: str) -> int:
     return Exit.DONE if results else Exit.INCOMPLETE
 
 
-def _page_with(word: str, topic: str) -> str:
-    """Return the one page whose name contains the word. Raises a usage error with the pages that may be meant."""
+def _page_with(word: str) -> str | None:
+    """Return the page with this name, or else the one page whose name contains the word or is nearly the word."""
     pages = guide.names()
     close = [page for page in pages if word in page]
-    if len(close) == 1:
-        return close[0]
-    close = close or list(filter(None, [near_word(word, pages, 0.75)]))
-    found = [*dict.fromkeys(result.page for result in find_sections(word))]
-    advice = "--list lists the pages, --search WORD finds words"
-    if close:
-        advice = f"did you mean {' or '.join(close[:3])}?"
-    elif found:
-        advice = f"the word is on {', '.join(found[:3])}: pushsdk docs --search {shlex.quote(word)}"
-    raise usage_error(f"no page has the name {topic!r}; {advice}")
+    if word in pages or len(close) == 1:
+        return word if word in pages else close[0]
+    return near_word(word, pages, 0.75)
 
 
 def _show(page: str) -> None:

@@ -3,13 +3,11 @@
 import itertools
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Annotated, Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 import msgspec
 from cyclopts import Parameter
@@ -57,17 +55,6 @@ def reset() -> int:
     return Exit.DONE
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    """A redirect would take the key elsewhere."""
-
-    def redirect_request(self, *_: object) -> None:
-        """Follow none."""
-
-
-# Without the proxies in variables, which no command reads.
-_opener = build_opener(ProxyHandler({}), _NoRedirects)
-
-
 def _settings() -> Mapping[str, Any]:
     """Return the settings if their base_url is on this machine, or if no emulator runs; else those of the emulator."""
     named, file = find({}).get("base_url"), emulator_file()
@@ -79,20 +66,24 @@ def _settings() -> Mapping[str, Any]:
 def _answer(method: str, path: str, **query: object) -> Iterator[HTTPResponse]:
     """Yield the emulator's answer. Raises CommandError."""
     settings = _settings()
-    origin = "{0.scheme}://{0.netloc}".format(urlsplit(settings["base_url"]))
+    url = urlsplit(settings["base_url"])
+    origin, connect = f"{url.scheme}://{url.netloc}", HTTPSConnection if url.scheme == "https" else HTTPConnection
     headers = {"Api-Key": settings["api_key"].reveal(), "Content-Type": "application/json"}
-    request = Request(f"{origin}{ROOT}{path}?{urlencode(query)}", method=method, headers=headers)  # noqa: S310 - checked
-    try:
-        with _opener.open(request) as answer:
+    with closing(connect(url.netloc)) as connection:
+        try:
+            connection.request(method, f"{ROOT}{path}?{urlencode(query)}", headers=headers)
+        except OSError as error:
+            raise CommandError(f"{origin} can't be reached: {error}", Exit.CANNOT_RUN) from None
+        try:
+            answer = connection.getresponse()
+            answer.url = origin
+            if answer.status != 200:
+                raise CommandError(f"{origin} answered {answer.status}: is it the emulator?", Exit.CANNOT_RUN)
             yield answer
-    except HTTPError as error:
-        raise CommandError(f"{origin} answered {error.code}: is it the emulator?", Exit.CANNOT_RUN) from None
-    except URLError as error:
-        raise CommandError(f"{origin} can't be reached: {error.reason}", Exit.CANNOT_RUN) from None
-    except BrokenPipeError:  # of stdout, whose reader has left
-        raise
-    except (OSError, HTTPException, msgspec.MsgspecError):
-        raise CommandError(f"{origin} answered something else: is it the emulator?", Exit.CANNOT_RUN) from None
+        except BrokenPipeError:  # of stdout, whose reader has left
+            raise
+        except (OSError, HTTPException, msgspec.MsgspecError):
+            raise CommandError(f"{origin} answered something else: is it the emulator?", Exit.CANNOT_RUN) from None
 
 
 def _line(request: RequestSummary) -> str:
