@@ -24,9 +24,6 @@ _MARKUP = re.compile(r"^- |\*\*|!?\[([^]]*)\]\([^)]*\)")  # list item, bold, ima
 _PASSAGE = re.compile(r"\n\s*\n|\n(?=[-|]|\d+\.)")  # between paragraphs, list items and table rows
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=\W?[A-Z])")
 
-# A whole word counts more than a word's beginning, a word more than its synonym.
-_BEGINNING = 0.4
-_SYNONYM = 0.5
 # A term's score in each part; a part that repeats the term counts up to _MOST times.
 _IN_HEADING, _IN_TITLE, _IN_PROSE, _IN_CODE = 8, 3, 1, 0.3
 _MOST = 3
@@ -41,20 +38,6 @@ class Result(NamedTuple):
     page: str
     heading: str
     text: str
-
-
-class _Term:
-    """A word or phrase in a query, with its synonyms."""
-
-    def __init__(self, text: str, synonyms: Sequence[str] = ()) -> None:
-        self._patterns = [(1.0, _pattern(text)), *((_SYNONYM, _pattern(_plain(each))) for each in synonyms)]
-
-    def count(self, plain: str, most: int = 1) -> float:
-        """Count the term in a text, at most so often; a word's beginning counts less, a synonym even less."""
-        return max(
-            weight * sum(sorted(_BEGINNING if match[1] is None else 1.0 for match in pattern.finditer(plain))[-most:])
-            for weight, pattern in self._patterns
-        )
 
 
 def search(query: str) -> list[Result]:
@@ -82,22 +65,23 @@ def _plain(text: str) -> str:
     return " ".join(_ENDING.sub("", re.sub("ie[sd]$", "y", word)) for word in words)
 
 
-def _pattern(plain: str) -> re.Pattern[str]:
-    """Return a pattern for words that begin with this text, with or without spaces; group 1 is set for a whole word."""
-    return re.compile(rf"\b{' ?'.join(plain.replace(' ', ''))}(?:(\b)|)")
+def _pattern(*texts: str) -> re.Pattern[str]:
+    """Return a pattern for the words that begin with one of these texts, with or without spaces."""
+    plain = (" ?".join(_plain(text).replace(" ", "")) for text in texts)
+    return re.compile(rf"\b(?:{'|'.join(plain)})")
 
 
-def _terms(query: str) -> tuple[list[_Term], re.Pattern[str]]:
-    """Return the terms in a query, and the pattern for all its words in this order."""
+def _terms(query: str) -> tuple[list[re.Pattern[str]], re.Pattern[str]]:
+    """Return a pattern for each term in a query with its synonyms, and one for all its words in this order."""
     words = [word for word in re.findall(r"[^\W_]+", query) if not _FILLER.fullmatch(word.lower())]
     rest = phrase = _plain(" ".join(words) or query)
     terms = []
     for key in sorted(SYNONYMS, key=len, reverse=True):
         plain = _plain(key)
         if f" {plain} " in f" {rest} ":
-            terms.append(_Term(plain, SYNONYMS[key]))
+            terms.append(_pattern(key, *SYNONYMS[key]))
             rest = f" {rest} ".replace(f" {plain} ", " ").strip()
-    return [*terms, *map(_Term, rest.split())], _pattern(phrase)
+    return [*terms, *map(_pattern, rest.split())], _pattern(phrase)
 
 
 def _sections() -> Iterator[tuple[str, str, str, str, str]]:
@@ -109,17 +93,17 @@ def _sections() -> Iterator[tuple[str, str, str, str, str]]:
             yield name, parts[1], heading, _CODE.sub("", section), "\n".join(_CODE.findall(section))
 
 
-def _score(term: _Term, heading: str, title: str, prose: str, code: str) -> float:
+def _score(term: re.Pattern[str], heading: str, title: str, prose: str, code: str) -> float:
     # A short heading is about the term, a long one mentions the term.
-    in_heading = _IN_HEADING * term.count(heading) / math.sqrt(len(heading.split()))
-    in_title = _IN_TITLE * term.count(title)
-    in_text = _IN_PROSE * term.count(prose, _MOST) + _IN_CODE * term.count(code, _MOST)
-    return in_heading + in_text + (in_title if in_heading or in_text else 0)
+    in_heading = _IN_HEADING * bool(term.search(heading)) / math.sqrt(len(heading.split()))
+    in_prose, in_code = (min(_MOST, len(term.findall(text))) for text in (prose, code))
+    in_text = _IN_PROSE * in_prose + _IN_CODE * in_code
+    return in_heading + in_text + _IN_TITLE * bool((in_heading or in_text) and term.search(title))
 
 
-def _sentence(prose: str, code: str, terms: Sequence[_Term]) -> str:
+def _sentence(prose: str, code: str, terms: Sequence[re.Pattern[str]]) -> str:
     """Return the sentence, table row or code line with most terms, as plain text."""
     sentences = [sentence for passage in _PASSAGE.split(prose) for sentence in _SENTENCE.split(passage.strip())]
     lines = [*filter(None, sentences), *code.splitlines()[1:]] or [""]
-    best = max(lines, key=lambda line: sum(term.count(_plain(line)) for term in terms))
+    best = max(lines, key=lambda line: sum(bool(term.search(_plain(line))) for term in terms))
     return _MARKUP.sub(r"\1", " ".join(best.strip("| ").replace(" | ", ": ").split()))

@@ -99,7 +99,7 @@ def test_headings_weigh_more_than_text(command, tmp_path):
     ("words", "line"),
     [
         *((words, "Limits: No bound: rate. `--dry-run`, `dry_run=`.") for words in ("dry run", "dryrun")),
-        ("env variables", "Far apart: NotLimitedError has no variable."),
+        ("env variables", "Far apart: The environment: PUSHSDK_HOST."),
         ("error", "Far apart: NotLimitedError has no variable."),
         ("sandboxes", "Far apart: NotLimitedError has no variable."),  # the table of synonyms
     ],
