@@ -114,12 +114,21 @@ def stop_reason(verdict: Verdict) -> str:
     elif status == 403:
         fix = "the Api-Key is not allowed to send this. Check its rights, then resume"
     elif status == TOO_LARGE:
-        fix = "the request is too large for the service. Start a new run with a smaller message or batching.max_users"
+        fix = (
+            "the request is too large for the service. Start a new run with a smaller message or batching.max_users"
+            + _AGAIN
+        )
     elif status is not None and status in REDIRECTS:
-        fix = "a redirect, which is never followed. Check base_url, then resume, or start a new run with the right one"
+        fix = (
+            "a redirect, which is never followed. Check base_url, then resume, or start a new run with the right one"
+            + _AGAIN
+        )
     else:
         fix = "no request would succeed. Fix the cause, then resume"
     return f"{reason}: {fix}"
+
+
+_AGAIN = "; a new run pushes to all of its users again"
 
 
 def _decisive(verdict: Verdict) -> tuple[int | None, str]:

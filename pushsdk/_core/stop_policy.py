@@ -17,7 +17,7 @@ from pushsdk._core.policy import Settings
 # Fewer requests prove nothing: one bad gateway among the first two would be half of the users.
 FEWEST_REQUESTS = 20
 ADVICE = {
-    Outcome.REJECTED: "See the report and fix the cause, then resume; another message needs a new run in a new file",
+    Outcome.REJECTED: "Fix the cause in the report, then resume; another message needs a new run, which pushes to all",
     Outcome.UNKNOWN: "Check the service, then resume: unknown users are skipped unless you resend them",
 }
 

@@ -35,7 +35,7 @@ from pushsdk._runs.plan import Header, StopReason
 from pushsdk._runs.planner import Comparison, Planner, PlanningStoppedError
 from pushsdk._runs.progress import planning_reporter
 from pushsdk._runs.report import BroadcastReport, report_of
-from pushsdk._runs.run_file.file import run_file_error
+from pushsdk._runs.run_file.file import CONTINUE, run_file_error
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk._version import __version__
 
@@ -198,19 +198,21 @@ async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: P
 
 def check_header(planned: Header, asked: Header, path: Path) -> None:
     """Raise RunPlanError if a call asks for another plan than the run has. Its users are compared later."""
+    fix = ""
     if planned.base_url != asked.base_url:
         why = f"it was planned for another base_url, {printable(planned.base_url)}: resume it with that one"
     elif planned.kind != asked.kind:
-        why = f"it is a run of {_KINDS[planned.kind]}, not of {_KINDS[asked.kind]}: {_OWN_FILE}"
+        why = f"it is a run of {_KINDS[planned.kind]}, not of {_KINDS[asked.kind]}"
+        fix = CONTINUE
     elif (planned.message, planned.custom_fields) != (asked.message, asked.custom_fields):
-        why = f"it has another message or other custom_fields: {_OWN_FILE}"
+        why, fix = "it has another message or other custom_fields", CONTINUE
     elif planned.dedupe != asked.dedupe:
         why = f"it was planned with dedupe={planned.dedupe}: pass the same, or resume it"
     elif planned.parts and not asked.parts:
         why = "it is the plan of a folder, whose other run files are sent: pass one of these"
     else:
         return
-    raise run_file_error(path, why, kind=RunPlanError)
+    raise run_file_error(path, why, fix, kind=RunPlanError)
 
 
 async def _send(
@@ -262,4 +264,3 @@ def _header(settings: EngineSettings, run: RunSettings, **fields: Any) -> Header
 
 
 _KINDS = {"broadcast": "one message for all users", "each": "one message per user"}
-_OWN_FILE = "give each broadcast its own run file"

@@ -21,7 +21,7 @@ from pushsdk._core.paths import show_path
 from pushsdk._core.words import count, near_word
 from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
-from pushsdk._runs.run_file.file import run_file_error
+from pushsdk._runs.run_file.file import CONTINUE, run_file_error
 from pushsdk._runs.run_file.journal import Journal
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Comparison:
         if self.users != journal.users or self._sum != sum(map(_hashes, planned)):
             given = f"this call has {count(self.users)}{_OTHERS[self.header.kind] if self.users else _USED_UP}"
             why = f"it was planned for {count(journal.users)}, and {given}"
-            raise run_file_error(journal.path, why, _OTHER_RUN, kind=RunPlanError)
+            raise run_file_error(journal.path, why, CONTINUE, kind=RunPlanError)
 
 
 def _hashes(chunk: Chunk) -> int:
@@ -74,9 +74,8 @@ def _hashes(chunk: Chunk) -> int:
     return sum([hash(content + user) for user in chunk.user_ids()])
 
 
-_OTHERS = {"broadcast": ", not the same", "each": ", not the same or with other messages"}
+_OTHERS = {"broadcast": ", not the same", "each": ": the users or the messages differ"}
 _USED_UP = " (an iterator can be read only once)"
-_OTHER_RUN = "; to continue with the planned users: {resume}; to push to these: another run, such as {new_run}"
 
 
 class Planner:

@@ -133,14 +133,14 @@ def mismatch(manifest: Manifest, wanted: Manifest) -> str | None:
     """Return why the run can't be resumed for the ``wanted`` one, made now; None if it can."""
     for name, words in _FIXED.items():
         if getattr(manifest, name) != getattr(wanted, name):
-            return f"the run is of {words}: use another folder for each broadcast"
+            return f"the run is of {words}: repeat its arguments; another folder pushes to all again"
     age = wanted.created - manifest.created
     # The other half is for the sending: no claim may expire before its end.
     kept = min(wanted.claim_ttl, manifest.claim_ttl)
     if age > kept / 2:
         return (
             f"the run was planned {age / 86400:.1f} days ago, over half of the {kept / 86400:.1f} that its claims are "
-            "kept. Nothing is sent: claims that expire would have users pushed twice. Plan a new run"
+            "kept. Nothing is sent: claims that expire would have users pushed twice. Plan a new run for the others"
         )
     return None
 

@@ -84,7 +84,7 @@ def test_without_dedupe_an_id_is_pushed_as_often_as_it_occurs(broadcast, service
     ("status", "words", "code", "text"),
     [
         (500, "--max-unknown 0.5", 5, "stopped: 100.0 % of the last"),
-        (400, "", 5, "another message needs a new run in a new file\n"),
+        (400, "", 5, "another message needs a new run, which pushes to all\n"),
         (500, "--no-stop-policy", 3, ""),
     ],
 )
@@ -118,7 +118,9 @@ def test_other_users_for_a_run_are_refused_with_both_numbers_and_the_options(bro
     result = broadcast(*query, source=None)
     assert (result.code, result.out, service.users()) == (2, "", {"ann": 1})
     assert "it was planned for 3 users, and this call has 2 users, not the same; " in result.err
-    told = "planned users: pushsdk resume spring.run; to push to these: another run, such as --run daily-{date}.run"
+    told = (
+        "or pushsdk resume spring.run; another run pushes to all of its users again; to exclude an earlier run: --excl"
+    )
     assert told in result.err
     assert broadcast(*query, source=None, run="daily-{date}.run").code == 0
     assert service.users() == {"ann": 2, "eve": 1}

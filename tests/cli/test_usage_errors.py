@@ -102,7 +102,7 @@ WRONG = [
     ("broadcast ids.txt --title x --run a --processes 2 --exclude ids.txt", "the source of this run has no users"),
     (
         "broadcast ids.txt --title x --run typo --processes 2",
-        "typo is one run file, for one process: leave out --processes, or name another --run",
+        "typo is one run file, for one process: leave out --processes; another --run pushes to all again",
     ),
     ("resume a.run ids.txt", "resume: unexpected argument 'ids.txt'"),
     (

@@ -30,7 +30,8 @@ def settle(watch, outcomes, *, users=100):
 
 
 @pytest.mark.parametrize(
-    ("outcome", "share", "advice"), [(REJECTED, "50", "needs a new run in a new file"), (UNKNOWN, "25", "are skipped")]
+    ("outcome", "share", "advice"),
+    [(REJECTED, "50", "needs a new run, which pushes to all"), (UNKNOWN, "25", "are skipped")],
 )
 def test_a_service_that_accepts_no_user_stops_the_run_after_so_many_users(outcome, share, advice):
     watched = watch()

@@ -238,7 +238,7 @@ def test_a_run_whose_claims_may_expire_is_not_resumed():
     reason = mismatch(MANIFEST, wanted(days=1.1))
     assert reason == (
         "the run was planned 1.1 days ago, over half of the 2.0 that its claims are kept. Nothing is sent: claims that "
-        "expire would have users pushed twice. Plan a new run"
+        "expire would have users pushed twice. Plan a new run for the others"
     )
 
 

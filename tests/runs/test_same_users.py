@@ -78,7 +78,9 @@ async def test_requests_are_the_same_if_each_user_has_the_same_message(other, tm
     service, requests = FakeService(), [request("a", "A"), request("b", "B")]
     async with client_of(service) as client:
         await client.send_each(requests, run=tmp_path / "a.run", limit=1)
-        with pytest.raises(RunPlanError, match=r"2 users, and this call has (. users?, not the same or|0 users \(an)"):
+        with pytest.raises(
+            RunPlanError, match=r"2 users, and this call has (. users?: the users or the messages differ;|0 users \(an)"
+        ):
             await client.send_each(other, run=tmp_path / "a.run")
         report = await client.send_each(reversed(requests), run=tmp_path / "a.run")
     assert (report.accepted, report.accepted_now, len(service.sent)) == (2, 1, 2)

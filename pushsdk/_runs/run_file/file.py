@@ -44,6 +44,11 @@ _NEXT_STEP = {
     Outcome.UNKNOWN: "resume the run",
 }
 _DAMAGED = "it is damaged, so its outcomes are lost: a new run, or an older copy, would push to users again"
+#: The fix if a call asks for another plan.
+CONTINUE = (
+    "; to continue with the planned users, repeat the first call's arguments, or {resume}; another run pushes to all "
+    "of its users again{earlier_run}"
+)
 _EMPTY = "it is empty, nothing was planned in it: start the broadcast again"
 
 

@@ -427,7 +427,9 @@ def _in_processes(plan: Start, run: Path, processes: int | None, settings: Clien
         return plan
     processes = processes or 1
     if run.is_file():
-        raise usage_error(f"{run} is one run file, for one process: leave out --processes, or name another --run")
+        raise usage_error(
+            f"{run} is one run file, for one process: leave out --processes; another --run pushes to all again"
+        )
     check_plan(run)
     if run.is_dir() and (why := folder_objection(run)):
         raise usage_error(f"{run}: {why}")
