@@ -98,20 +98,6 @@ def test_a_run_stopped_by_the_stop_policy_exits_with_5(broadcast, service, folde
 # -- continued ----------------------------------------------------------------------------------------------------
 
 
-def test_a_run_with_a_limit_goes_on_with_the_same_users_until_nothing_is_left(broadcast, command, service, folder):
-    result = broadcast("--limit 2")
-    assert result.code == 1
-    assert "stopped: the limit of 2 users is reached: resume for the rest" in result.err
-    assert "to send the rest:  pushsdk resume spring.run\n" in result.err
-    again = broadcast("--json")
-    assert (again.code, json.loads(again.out)["accepted"]) == (0, 3)
-    for name in ("ids.txt", "message.json"):
-        (folder / name).unlink()
-    result = command("resume spring.run --progress none")
-    assert result.err == "nothing was sent: an earlier command completed this run; to push again, pass a new --run\n"
-    assert (result.code, service.users()) == (0, dict.fromkeys(USERS, 1))
-
-
 def test_other_users_for_a_run_are_refused_with_both_numbers_and_the_options(broadcast, service):
     query = "--query", "SELECT unnest(['ann', 'eve']) AS user_id"
     assert broadcast("--limit 1").code == 1
@@ -238,17 +224,6 @@ def test_a_dry_run_prints_the_counts_the_first_text_and_the_first_request(broadc
         assert (totals, shown["texts"][0]["title"]) == ([2, 2, 1, 1], "Hi Bonn")
         assert shown["body"]["userIds"] == ["bob"]
     assert (service.requests, (folder / "spring.run").exists()) == (0, False)
-
-
-def test_likely_mistakes_are_told_once_before_anything_is_sent(folder, service, monkeypatch):
-    monkeypatch.setenv("PUSHSDK_RETRY", "none")
-    (folder / "ids.txt").write_text("ann,Ann\n")
-    result = run_apart("broadcast ids.txt --message message.json --run spring.run --yes --force")
-    assert (result.code, service.requests) == (0, 1)
-    unused, several = [line for line in result.err.splitlines() if line.startswith("advice")]
-    assert unused.startswith("advice: a run does not use the setting retry: it retries throttled and unsent requests")
-    assert several.startswith(f"advice: a user id ({folder / 'ids.txt'}, line 1) looks like several")
-    assert several.endswith(". Such ids are used as they are")
 
 
 @pytest.mark.parametrize("words", ["", "--dry-run", "--personalize both", "--dry-run --personalize both", "plan"])

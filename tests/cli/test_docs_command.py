@@ -6,7 +6,6 @@ import pytest
 from rich.text import Text
 
 from pushsdk import docs
-from pushsdk.docs import search
 
 PAGES = {
     "index": "# The guide\n\nAll pages. Read two.\n\n- [Send](sending.md#ids)\n- [R](retries.md)\n- [C](cli.md)\n",
@@ -51,15 +50,6 @@ def test_a_search_prints_page_heading_and_the_best_sentence_of_a_section(command
     assert command("docs --search TOKEN") == (0, "retries: Budget: A token.\n", "")
     assert command("docs --search send").out == "sending: Sending: How to send:\nindex: The guide: Send\n"
     assert command("docs --search retry").out.startswith("retries: Retries: What is retried, and when.\n")
-
-
-def test_text_comes_before_code_and_code_counts_too(command, tmp_path):
-    assert command("docs --search 'no heading'").out == "retries: Budget: # no heading\n"
-    (tmp_path / "cli.md").write_text("# The command line\n\nNo heading at all.\n")
-    assert command("docs --search 'no heading'").out.splitlines() == [
-        "cli: The command line: No heading at all.",
-        "retries: Budget: # no heading",
-    ]
 
 
 LIMITS = """# Limits

@@ -115,14 +115,6 @@ def test_the_display_is_a_bar_to_the_full_width_and_one_line_of_figures(drawn, w
         assert all(len(line) <= width for line in figures)
 
 
-def test_the_display_leaves_out_what_has_no_room(drawn):
-    (wide, figures), _ = drawn(100, SENDING)
-    assert wide.endswith(" 50%  10,000 of 20,000 users  0:05 left")
-    assert figures == "9,000 accepted, 1 rejected, 999 unknown, 2,000/s"
-    (narrow, cut), _ = drawn(40, SENDING)
-    assert (narrow.split()[2:], cut) == (["50%", "0:05", "left"], figures[:39] + "\N{HORIZONTAL ELLIPSIS}")
-
-
 def test_ctrl_c_leaves_whole_lines_and_no_bar(service, tmp_path):
     service.set_faults([Fault.delay(0.2)])
     (tmp_path / "many.txt").write_text("".join(f"user-{number}\n" for number in range(20_000)))

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -118,44 +119,16 @@ def test_options_win_over_the_profile_and_the_profile_over_variables_and_the_res
     assert find({}, {**variables, "PUSHSDK_PROFILE": "staging"})["timeout"].value == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", r"no profile has the name 'staging'; \S+config.toml has none: add a table [profiles.NAME]"),
-        ("profiles.staging = 1", "profiles must be tables"),
-        ("[profiles.staging]\ntimeut = 1", "unknown setting 'timeut'"),
-    ],
-)
-def test_a_wrong_profile_is_refused(tmp_path, home, text, says):
-    home(text)
-    with pytest.raises(ConfigurationError, match=says.replace("[", r"\[")):
-        find({"profile": "staging"}, environ(tmp_path))
-
-
 # -- the settings file ------------------------------------------------------------------------------------------------
 
 
-def test_a_named_file_replaces_the_users_own(tmp_path, home):
+def test_a_named_file_replaces_the_users_own_which_is_in_the_home_folder_or_in_appdata(tmp_path, home, monkeypatch):
     home("timeout = 1")
     other = home("timeout = 2", name="other.toml")
     for options, variables in (({"config": other}, {}), ({}, {"PUSHSDK_CONFIG": str(other)})):
         assert find(options, environ(tmp_path, **variables))["timeout"].value == 2
-
-
-def test_a_named_file_must_exist(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"none\.toml: No such file"):
-        find({"config": tmp_path / "none.toml"}, {})
-    with pytest.raises(ConfigurationError, match=r"^PUSHSDK_CONFIG: none\.toml: No such file"):
-        find({}, {"PUSHSDK_CONFIG": "none.toml"})
-
-
-def test_the_default_folder_is_in_the_home_folder(tmp_path, home):
-    home("timeout = 1", name=".config/pushsdk/config.toml")
-    assert find({}, {"HOME": str(tmp_path / "home")})["timeout"].value == 1
-
-
-def test_the_default_folder_on_windows_is_in_appdata(tmp_path, home, monkeypatch):
-    home("timeout = 1")
+    home("timeout = 3", name=".config/pushsdk/config.toml")
+    assert find({}, {"HOME": str(tmp_path / "home")})["timeout"].value == 3
     monkeypatch.setattr(module.sys, "platform", "win32")
     assert find({}, {"APPDATA": str(tmp_path / "home")})["timeout"].value == 1
 
@@ -195,28 +168,41 @@ def test_an_error_names_the_source(options, variables, text):
     assert any(problem.startswith(text) for problem in problems.values()), problems
 
 
-@pytest.mark.parametrize(
-    ("text", "message_text"),
-    [
-        ("timeout = \n", r"not a TOML file \(at line 1"),
-        ("timeut = 1", r"unknown setting 'timeut': did you mean timeout\?"),
-        ("[staging]\nretry = 'none'", r"unknown setting 'staging': a profile is written \[profiles\.staging\]"),
-        ("\xff", "not a TOML file"),
-        ("a = " + "[" * 5000, "not a TOML file"),
-    ],
-)
-def test_a_bad_settings_file_is_refused(tmp_path, home, text, message_text):
-    file = home("")
-    file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(ConfigurationError, match=f"config.toml: {message_text}"):
-        find({}, environ(tmp_path))
-
-
 def test_a_value_of_a_wrong_type_is_an_error_with_file_and_name(tmp_path, home):
     home("timeout = true\nbase_url = 5")
     problems = problems_of(variables=environ(tmp_path, PUSHSDK_API_KEY=SECRET))
     assert problems["timeout"].endswith("config.toml: timeout must be a number of seconds greater than 0; got True")
     assert problems["base_url"].endswith("config.toml: base_url must be a str; got int")
+
+
+STAGING = {"profile": "staging"}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "variables", "says"),
+    [
+        ("", STAGING, {}, r"no profile has the name 'staging'; \S+config.toml has none: add a table \[profiles.NAME\]"),
+        ("profiles.staging = 1", STAGING, {}, "profiles must be tables"),
+        ("[profiles.staging]\ntimeut = 1", STAGING, {}, "unknown setting 'timeut'"),
+        ("", {"config": Path("none.toml")}, {}, r"none\.toml: No such file"),
+        ("", {}, {"PUSHSDK_CONFIG": "none.toml"}, r"^PUSHSDK_CONFIG: none\.toml: No such file"),
+        ("timeout = \n", {}, {}, r"config.toml: not a TOML file \(at line 1"),
+        ("timeut = 1", {}, {}, r"config.toml: unknown setting 'timeut': did you mean timeout\?"),
+        ("[staging]\nretry = 1", {}, {}, r"unknown setting 'staging': a profile is written \[profiles\.staging\]"),
+        ("\xff", {}, {}, "config.toml: not a TOML file"),
+        ("a = " + "[" * 5000, {}, {}, "config.toml: not a TOML file"),
+        (
+            "",
+            {},
+            dict.fromkeys(["PUSHSDK_API_KEY", "PUSHSDK_API_KEY_FILE"], "x"),
+            "twice, by PUSHSDK_API_KEY and by PUS",
+        ),
+    ],
+)
+def test_unusable_settings_are_refused(tmp_path, home, text, options, variables, says):
+    home("").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigurationError, match=says):
+        find(options, environ(tmp_path, **variables))
 
 
 # -- the key ------------------------------------------------------------------------------------------------------
@@ -258,11 +244,6 @@ def test_a_key_command_that_hangs_times_out(tmp_path, monkeypatch):
     monkeypatch.setattr("pushsdk.cli.settings._COMMAND_TIMEOUT", 0.05)
     with pytest.raises(ConfigurationError, match="did not end within"):
         read_key("api_key_command", f"{sys.executable} -c 'import time; time.sleep(9)'", tmp_path)
-
-
-def test_two_key_settings_in_one_source_are_refused():
-    with pytest.raises(ConfigurationError, match="set twice, by PUSHSDK_API_KEY and by PUSHSDK_API_KEY_FILE"):
-        find({}, {"PUSHSDK_API_KEY": "x", "PUSHSDK_API_KEY_FILE": "x"})
 
 
 def test_the_key_of_a_higher_source_wins_whatever_its_setting(tmp_path, home):
