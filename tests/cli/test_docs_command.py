@@ -49,7 +49,6 @@ def test_the_list_has_the_pages_in_the_order_of_the_index_each_with_its_first_se
 def test_a_search_prints_page_heading_and_the_best_sentence_of_a_section(command):
     assert command("docs --search TOKEN") == (0, "retries: Budget: A token.\n", "")
     assert command("docs --search send").out == "sending: Sending: How to send:\nindex: The guide: Send\n"
-    assert command("docs --search retry").out.startswith("retries: Retries: What is retried, and when.\n")
 
 
 LIMITS = """# Limits

@@ -85,12 +85,6 @@ def test_a_folder_that_others_may_write_is_refused(broadcast, service, folder):
     assert service.requests == 0
 
 
-def test_a_limit_holds_for_the_users_that_are_listed(broadcast, service):
-    for sent in (1, 2, 2):
-        broadcast(f"--limit 1 --only-users {USERS[39]},{USERS[38]}")
-        assert len(service.users()) == sent
-
-
 @pytest.mark.usefixtures("service")
 def test_a_report_names_who_stopped_the_processes_and_the_command_that_goes_on(broadcast, monkeypatch):
     async def stopped(*_):

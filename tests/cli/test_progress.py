@@ -203,26 +203,21 @@ def test_the_first_condition_that_applies_sets_the_exit_code(result, code):
     assert runs._exit_code(BroadcastReport(**{"planned": 9, **result})) == code
 
 
-def unknown(kind):
-    return kind("text", outcome=Outcome.UNKNOWN)
-
-
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("kind", "outcome", "code"),
     [
-        (ValidationError("text"), Exit.USAGE),
-        (RunFileError("text"), Exit.USAGE),
-        (unknown(RunFileError), Exit.UNKNOWN),
-        (ConfigurationError("text"), Exit.CANNOT_RUN),
-        (AuthenticationError("text"), Exit.CANNOT_RUN),
-        (unknown(PartialError), Exit.UNKNOWN),
-        (PartialError("text"), Exit.INCOMPLETE),
+        (ValidationError, Outcome.NOT_SENT, Exit.USAGE),
+        (RunFileError, Outcome.NOT_SENT, Exit.USAGE),
+        (RunFileError, Outcome.UNKNOWN, Exit.UNKNOWN),
+        (ConfigurationError, Outcome.NOT_SENT, Exit.CANNOT_RUN),
+        (AuthenticationError, Outcome.REJECTED, Exit.CANNOT_RUN),
+        (PartialError, Outcome.UNKNOWN, Exit.UNKNOWN),
+        (PartialError, Outcome.REJECTED, Exit.INCOMPLETE),
     ],
 )
-def test_every_error_has_its_exit_code_and_keeps_its_text(error, code):
-    replaced = command_error(error)
-    assert isinstance(replaced, CommandError)
-    assert (str(replaced), replaced.code) == ("text", code)
+def test_every_error_has_its_exit_code_and_keeps_its_text(kind, outcome, code):
+    replaced = command_error(kind("text", outcome=outcome))
+    assert (type(replaced), str(replaced), replaced.code) == (CommandError, "text", code)
     assert command_error(ZeroDivisionError()) is None
 
 

@@ -135,17 +135,6 @@ def test_a_path_that_is_not_a_file_is_an_error(tmp_path, make, path, reason):
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
 
-def test_a_folder_without_write_ahead_logs_is_an_error(tmp_path, monkeypatch):
-    """Some network file systems have no shared memory."""
-
-    class Without(sqlite3.Connection):
-        def execute(self, query, *values):
-            return super().execute("SELECT 'delete'" if query == "PRAGMA journal_mode = WAL" else query, *values)
-
-    connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *value, **named: connect(*value, factory=Without, **named))
-    with pytest.raises(StoreError, match="allows no write-ahead log, only delete; name another file"):
-        Database(tmp_path / "kept")
 
 
 def test_one_emulator_of_one_process_can_use_a_store(tmp_path):

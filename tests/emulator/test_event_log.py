@@ -2,16 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from pushsdk.emulator import inboxes
 from pushsdk.emulator.inboxes import EventLog
-
-
-def test_a_reader_too_far_behind_gets_none(monkeypatch):
-    monkeypatch.setattr(inboxes, "_MAX_EVENTS", 3)
-    events = EventLog()
-    for _ in range(5):
-        events.publish("reset")
-    assert [events.since(mark)[1] is not None for mark in (1, 2, 5)] == [False, True, True]
 
 
 def test_a_reader_gets_the_events_of_several_threads_in_order_and_each_once():

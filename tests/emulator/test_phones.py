@@ -33,13 +33,6 @@ def test_each_documented_field_is_optional_and_shown_on_its_platforms(names):
         assert found.message == {name: message[name] for name in message.keys() - others}
 
 
-@pytest.mark.parametrize("flag", [{"iosEnabled": False}, {}])
-def test_a_platform_shows_only_what_is_switched_on_for_it(flag):
-    push = PushView(id=1, time=1.0, times=1, campaign=None, custom_fields=None, message={"androidEnabled": True} | flag)
-    assert shown(push) == []
-    assert len(shown(push, platform="android")) == 1
-
-
 @pytest.mark.parametrize(
     ("message", "silent"),
     [

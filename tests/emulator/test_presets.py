@@ -37,6 +37,7 @@ about = partial(pytest.approx, rel=0.5)
             },
         ),
         ("brownout", "ann", {("gateway", 504, True): about(100)}),
+        ("ratelimited", "ann", {("too-many", 429, False): 250}),
         ("outage", "ann", {("down", None, False): 10, ("starting", 503, False): 20}),
         ("poison-user", "poison", {("poison", 400, False): 1000}),
         ("poison-user", "poisonous", {}),
@@ -47,8 +48,3 @@ def test_a_preset_fails_about_so_many_of_a_thousand_requests(name, user, failure
     faults = [verdict.fault for verdict in verdicts_of(name, user_ids=("bob", user)) if verdict.fault]
     counts = Counter((fault.name, fault.code, fault.accepts) for fault in faults)
     assert counts == failures
-
-
-def test_a_rate_limited_service_refuses_each_fourth_request_with_retry_after():
-    faults = [verdict.fault for verdict in verdicts_of("ratelimited", 8)]
-    assert [fault and fault.headers for fault in faults] == [None, None, None, {"Retry-After": "1"}] * 2

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from pushsdk.emulator.campaigns.segment import (
     SegmentError,
@@ -206,22 +204,6 @@ def test_a_row_that_is_too_long_is_an_error(tmp_path):
     query = "SELECT 1 AS user_id, repeat('a', 600000) AS x, repeat('ä', {}) AS y"
     assert failed(tmp_path, query.format(300000)) == "a row of the query is over 1024 KiB long: select fewer columns"
     assert len(rows_of(tmp_path, query.format(200000))) == 1
-
-
-ids = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=2) | st.sampled_from(["a", "a\0", "é"])
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(ids, max_size=12))
-def test_the_result_equals_a_plain_loop_over_the_rows(tmp_path, ids):
-    ids = [*ids, "last"]
-    lines = [json.dumps({"user_id": user, "n": at}) for at, user in enumerate(ids)]
-    made(tmp_path, "t.jsonl", "\n".join(lines))
-    users = [user for user in ids if user]
-    answer, rows = result_of(tmp_path, "SELECT user_id::VARCHAR AS user_id, n FROM t")
-    assert sorted(rows) == [(user, {"n": ids.index(user)}) for user in sorted(set(users))]
-    assert (answer.rows, answer.refused) == (len(ids), len(ids) - len(users))
-    assert (answer.users, answer.duplicates) == (len(rows), len(users) - len(rows))
 
 
 # -- the run ---------------------------------------------------------------------------------------------------------

@@ -123,13 +123,6 @@ async def test_a_trace_that_is_not_sampled_is_propagated_as_such():
     quiet.close()
 
 
-@virtual
-async def test_a_propagator_of_ones_own_is_taken(telemetry):
-    service = FakeService()
-    await sent(telemetry, service, propagate=Sets(b3="1-2-1"))
-    assert service.requests[0].headers == {"b3": "1-2-1"}
-
-
 @pytest.mark.parametrize(
     "headers",
     [{"api_key": "mine"}, {"Content_Type": "text/plain"}, {"b3": "1\r\nApi-Key: mine"}, {"b3": "1", "Api_Key": "mine"}],

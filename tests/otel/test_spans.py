@@ -170,15 +170,6 @@ async def test_each_ending_has_its_outcome_and_its_error_and_accepted_ones_are_s
 
 @SAMPLED_OR_NOT
 @virtual
-async def test_a_stale_connection_that_is_replaced_is_part_of_its_attempt(telemetry, share):
-    async with watched(telemetry, FakeService(stale(), stale()), sample_accepted=share) as client:
-        await client.send("a", MESSAGE)
-        assert client.stats().stale_connections == 2
-    assert telemetry.tree() == ("POST  204  ACCEPTED  users=1" if share else "")
-
-
-@SAMPLED_OR_NOT
-@virtual
 async def test_an_attempt_that_ends_before_it_is_judged_ends_its_span(telemetry, share):
     async def slow_and_stale(request):
         # Past the deadline, and before the sweep that would end the attempt for it: no time for another.
@@ -251,19 +242,6 @@ async def test_the_callers_of_a_shared_request_may_go_and_its_spans_end_with_it(
 
 
 @virtual
-async def test_a_batch_that_a_close_cancels_ends_its_spans_as_unknown(telemetry):
-    async with watched(telemetry, FakeService(hang())) as client:
-        tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
-        await asyncio.sleep(1.0)
-        await client.aclose(drain=0)
-        await asyncio.gather(*(outcome_of(task) for task in tasks))
-    assert telemetry.tree().splitlines() == [
-        "push batch  error=unknown  calls=2  users=2",
-        "└─ POST  UNKNOWN  error=closed  users=2",
-    ]
-
-
-@virtual
 async def test_a_call_that_left_nothing_on_the_wire_has_no_span(telemetry):
     async with watched(telemetry, FakeService(), batching=Batching(linger=5.0)) as client:
         task = start(client.send("a", MESSAGE))
@@ -320,17 +298,3 @@ async def test_a_broadcast_is_one_span_over_one_span_per_attempt_without_links(t
     assert len(attempts) == 4
     assert all(span.parent == run.context for span in attempts)
     assert run.status.status_code is StatusCode.UNSET
-
-
-@pytest.mark.parametrize(
-    ("url", "address", "port"),
-    [
-        ("https://push.example:8443", "push.example", 8443),
-        ("http://[::1]:8080", "::1", 8080),
-    ],
-)
-@virtual
-async def test_the_server_is_that_of_the_base_url(telemetry, url, address, port):
-    await sent(telemetry, FakeService(), base_url=url)
-    (post,) = telemetry.attempts
-    assert (post["server.address"], post["server.port"], post["url.full"]) == (address, port, f"{url}/v1/push")

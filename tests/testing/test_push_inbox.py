@@ -81,17 +81,6 @@ def test_assert_sent_fails_if_no_push_matches(inbox, send, user, wish, text):
     assert inbox.shows_summary
 
 
-def test_a_failed_text_shows_the_texts_that_were_sent(inbox, send):
-    send("ann", customFields={"name": "Ann"})
-    assert text_of(inbox.assert_sent, "ann", title="Hello").splitlines() == [
-        'Expected a push to "ann" with the title "Hello", got none.',
-        '  title: en "Hello Ann", de "Hallo"',
-        "",
-        "The service received 1 request with this test's key, and accepted 1:",
-        """  accepted  204  push to "ann"  en "Hello {{ name | 'you' }}", de "Hallo\"""",
-    ]
-
-
 def test_assert_nothing_sent(inbox, send):
     inbox.assert_nothing_sent()
     send("ann")

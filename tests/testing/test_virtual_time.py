@@ -3,25 +3,11 @@
 import asyncio
 import inspect
 import random
-import time
 
 import pytest
 
 from pushsdk import AsyncPushClient, NotSentError
 from pushsdk.testing import HangError, virtual_time
-
-
-def test_a_delay_takes_no_real_time():
-    @virtual_time
-    async def wait():
-        loop = asyncio.get_running_loop()
-        before = loop.time()
-        await asyncio.sleep(10_000)
-        assert loop.time() == pytest.approx(before + 10_000)
-
-    before = time.monotonic()
-    wait()
-    assert time.monotonic() - before < 60
 
 
 def test_waiting_forever_is_an_error_that_lists_the_tasks():
