@@ -6,6 +6,7 @@ import pytest
 from rich.text import Text
 
 from pushsdk import docs
+from pushsdk.docs import search
 
 PAGES = {
     "index": "# The guide\n\nAll pages. Read two.\n\n- [Send](sending.md#ids)\n- [R](retries.md)\n- [C](cli.md)\n",

@@ -135,8 +135,6 @@ def test_a_path_that_is_not_a_file_is_an_error(tmp_path, make, path, reason):
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
 
-
-
 def test_one_emulator_of_one_process_can_use_a_store(tmp_path):
     hold = """
 import sys
