@@ -177,11 +177,11 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Failure.SESSION}, ". Keep the session open for as long as the client"),
     (
         {Failure.DEADLINE, "untried"},
-        ". It waited for its turn: raise {timeout}, {rate} or {in_flight}; " + _LIMITS,
+        ". It waited for its turn: raise {rate} or {in_flight} if set, or for a burst {timeout}; " + _LIMITS,
     ),
     ({Failure.DEADLINE}, ". Raise {timeout} if the service needs longer; " + _LIMITS),
     ({Failure.ATTEMPT_TIMEOUT}, ". Raise {attempt_timeout} if the service needs longer; " + _LIMITS),
-    ({Failure.NO_TIME}, ". Send fewer at a time, or raise {timeout}; " + _LIMITS),
+    ({Failure.NO_TIME}, ". Send fewer at a time; for a burst, raise {timeout}; " + _LIMITS),
     ({Failure.QUEUE_FULL}, ". Call again later, or raise Limits(queued_users=..., queued_bytes=...)"),
     ({Failure.PAUSED}, ". Call again after this pause; see: pushsdk docs retries"),
     ({Failure.BUDGET}, ". The service fails too often; see: pushsdk docs retries"),
