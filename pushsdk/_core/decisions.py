@@ -22,6 +22,14 @@ OUTCOMES = {
     UserState.UNKNOWN: Outcome.UNKNOWN,
 }
 """The outcome that a report shows for each state."""
+NOT_SETTLED = "claimed, and not settled"
+
+
+def reason_of(status: UserStatus, unsent: str = "not sent yet") -> str:
+    """Return the reason that a report shows for a user; ``unsent`` if the user was never tried."""
+    if status.state is UserState.CLAIMED:
+        return NOT_SETTLED
+    return status.reason or (unsent if status.state is UserState.PENDING else "")
 
 
 class Step(Enum):

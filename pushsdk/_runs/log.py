@@ -11,13 +11,14 @@ import functools
 import math
 
 from pushsdk._core.body import EncodedIds
+from pushsdk._core.decisions import NOT_SETTLED
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.threads import Offload
 from pushsdk._runs.plan import ChunkRequest, Event, Notes, UserRange
 from pushsdk._runs.run_file.file import run_file_error
-from pushsdk._runs.run_file.journal import NEVER_SETTLED, Journal
+from pushsdk._runs.run_file.journal import Journal
 
 _CLAIMED, _RESENT = UserStatus(UserState.CLAIMED), UserStatus(UserState.CLAIMED, resent=True)
 
@@ -55,7 +56,7 @@ class RunFileLog:
 
     def give_up_claims(self) -> None:
         """Settle as UNKNOWN the users whom a killed process left CLAIMED. From now on CLAIMED means in flight."""
-        unknown = UserStatus(UserState.UNKNOWN, None, NEVER_SETTLED)
+        unknown = UserStatus(UserState.UNKNOWN, None, NOT_SETTLED)
         for positions in self._journal.ranges(frozenset({UserState.CLAIMED})):
             self.settle(positions, unknown)
 

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 import pyarrow as pa
 
 from pushsdk._core.body import EncodedIds, encode_user_ids
-from pushsdk._core.decisions import OUTCOMES, TOO_LARGE
+from pushsdk._core.decisions import OUTCOMES, TOO_LARGE, reason_of
 from pushsdk._core.errors import ClientClosedError, ValidationError
 from pushsdk._core.policy import Options, Share
 from pushsdk._core.stop_policy import StopPolicy
@@ -307,15 +307,6 @@ def batch_of(ids: list[str], states: UserStates, unsent: str) -> pa.RecordBatch:
         pa.array(ids, pa.string()),
         pa.concat_arrays([pa.repeat(OUTCOMES[status.state].value, users) for users, status in runs]),
         pa.concat_arrays([pa.repeat(pa.scalar(status.status, pa.int32()), users) for users, status in runs]),
-        pa.concat_arrays([pa.repeat(_reason(status, unsent), users) for users, status in runs]),
+        pa.concat_arrays([pa.repeat(reason_of(status, unsent), users) for users, status in runs]),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=outcome_schema())
-
-
-def _reason(status: UserStatus, unsent: str) -> str:
-    """Return why a user was not accepted; ``unsent`` if the user was never tried."""
-    if status.state is UserState.PENDING:
-        return status.reason or unsent
-    if status.state is UserState.CLAIMED:
-        return "claimed by another process, and not settled so far"
-    return status.reason

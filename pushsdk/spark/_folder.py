@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from pushsdk._core.decisions import OUTCOMES
+from pushsdk._core.decisions import OUTCOMES, reason_of
 from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError, RunFileError
 from pushsdk._core.idempotency import ClaimRecord, digest_of
 from pushsdk._core.outcome import Outcome
@@ -50,7 +50,6 @@ OWN_CLAIMS = "DirectoryClaims of the run"
 CLAIM_TIMEOUT = 30.0
 # Chunks that are looked up at a time.
 CHUNKS_PER_LOOKUP = 256
-_REASONS = {UserState.CLAIMED: "claimed, and not settled so far", UserState.PENDING: "not sent so far"}
 
 BroadcastKind = Literal["broadcast", "placeholders", "custom_fields"]
 """One message for all, or the request part that each row fills."""
@@ -338,7 +337,7 @@ def _recorded_rows(folder: RunFolder, outcome: Outcome | None) -> Iterator[Row]:
             recorded = OUTCOMES[status.state]
             if outcome in (None, recorded):
                 for user_id in ids[start:stop]:
-                    yield Row(user_id, recorded, status.status, _REASONS.get(status.state, status.reason))
+                    yield Row(user_id, recorded, status.status, reason_of(status))
 
 
 def _recorded_chunks(folder: RunFolder, manifest: Manifest) -> Iterator[tuple[Any, UserStates]]:

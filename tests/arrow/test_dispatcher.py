@@ -151,7 +151,7 @@ async def test_users_claimed_by_another_process_between_attempts_are_left_to_it(
         other = start(send(FakeService(then=hang(accepted=True)), claims, timeout=Timeout(attempt=30.0)))
         await running
         await cancel_after(0.0, other)
-    claimed = ReportedUser("UNKNOWN", None, "claimed by another process, and not settled so far")
+    claimed = ReportedUser("UNKNOWN", None, "claimed, and not settled")
     assert (set(run.rows().values()), one.users()) == ({claimed}, {})
 
 

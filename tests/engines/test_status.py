@@ -97,7 +97,7 @@ def test_after_a_failed_job_the_report_shows_the_claims(run, service):
         (Outcome.REJECTED, 404, "HTTP 404"),
         (Outcome.UNKNOWN, None, "the connection broke: Connection reset by peer"),
     ]
-    assert (rows["user-59"].outcome, rows["user-59"].reason) == (Outcome.NOT_SENT, "not sent so far")
+    assert (rows["user-59"].outcome, rows["user-59"].reason) == (Outcome.NOT_SENT, "not sent yet")
     # A pushed user is accepted or unknown.
     accepted = {row.user_id for row in report.rows(Outcome.ACCEPTED)}
     assert {rows[name].reason for name in accepted} == {""}

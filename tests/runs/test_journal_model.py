@@ -30,7 +30,7 @@ class User(NamedTuple):
     @property
     def row(self):
         if self.status.state is UserState.CLAIMED:
-            return Row(self.name, self.outcome, None, "claimed, and never settled")
+            return Row(self.name, self.outcome, None, "claimed, and not settled")
         reason = self.status.reason or ("not sent yet" * (self.outcome is Outcome.NOT_SENT))
         return Row(self.name, self.outcome, self.status.status, reason)
 

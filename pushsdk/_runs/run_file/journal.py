@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from pushsdk._core.decisions import OUTCOMES
+from pushsdk._core.decisions import OUTCOMES, reason_of
 from pushsdk._core.errors import RunFileError, RunPlanError
 from pushsdk._core.outcome import Guarded, Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
@@ -39,9 +39,6 @@ _SELECT_MARK = "SELECT data, crc FROM meta WHERE id = 3"
 _SELECT_PLAN = "SELECT first, data, crc FROM plan WHERE first >= ? ORDER BY first LIMIT ?"
 _SELECT_PACK = "SELECT first, data, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
 _SELECT_LOG = "SELECT data, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
-
-NOT_SENT_YET = "not sent yet"
-NEVER_SETTLED = "claimed, and never settled"
 
 PENDING = frozenset({UserState.PENDING})
 IN_DOUBT = frozenset({UserState.UNKNOWN, UserState.CLAIMED})
@@ -272,7 +269,7 @@ class Journal:
         """Count users by the reason why they were not accepted, if there is one."""
         users: Counter[str] = Counter()
         for start, stop, status in self.states.runs():
-            users[NEVER_SETTLED if status.state is UserState.CLAIMED else status.reason] += stop - start
+            users[reason_of(status, "")] += stop - start
         return {reason: number for reason, number in users.items() if reason}
 
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
@@ -282,9 +279,9 @@ class Journal:
         for status, positions in self._runs(states):
             if positions.chunk != chunk:
                 chunk, ids = positions.chunk, self._ids(positions.chunk)
-            first = self._offsets[chunk]
+            first, shown = self._offsets[chunk], (OUTCOMES[status.state], status.status, reason_of(status))
             for user in ids[positions.start - first : positions.stop - first]:
-                yield _row(user, status)
+                yield Row(user, *shown)
 
     def drop_incomplete(self) -> None:
         """Remove the file if its plan is incomplete: nothing was sent, and nothing can be."""
@@ -440,10 +437,3 @@ def _pack(chunks: Iterable[Chunk], first: int) -> Iterator[tuple[int, bytes, int
         room -= size
     if packed:
         yield first, *_encode(packed, first)
-
-
-def _row(user: str, status: UserStatus) -> Row:
-    if status.state is UserState.CLAIMED:
-        return Row(user, Outcome.UNKNOWN, None, NEVER_SETTLED)
-    reason = status.reason or (NOT_SENT_YET if status.state is UserState.PENDING else "")
-    return Row(user, OUTCOMES[status.state], status.status, reason)
