@@ -16,9 +16,8 @@ from typing import IO, Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from pushsdk._audience.arrow_table import ArrowTable
 from pushsdk._audience.distinct import BATCH, Row
-from pushsdk._audience.duckdb_reader import DuckdbSource, ParquetFiles
+from pushsdk._audience.duckdb_reader import ArrowTable, DuckdbSource, ParquetFiles
 from pushsdk._audience.source import BatchSource, PlainIds, ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.sql_query import SqlQuery
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text

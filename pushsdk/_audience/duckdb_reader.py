@@ -1,4 +1,4 @@
-"""Parquet files and SQL, read by DuckDB: its connection, types and errors.
+"""Parquet files, tables in memory and SQL, read by DuckDB: its connection, types and errors.
 
 DuckDB is imported only when used. An id is the text of the stored value. A type without one canonical text (a float, a
 date, a boolean) is a column error, an empty or NULL id a row error.
@@ -20,7 +20,7 @@ import msgspec
 
 from pushsdk._audience.distinct import BATCH, ROWS, Row
 from pushsdk._audience.source import ReadCounts, deduplicated, list_files, missing_column, printable, sendable
-from pushsdk._core.errors import ConfigurationError, ValidationError
+from pushsdk._core.errors import ConfigurationError, PushError, ValidationError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -261,7 +261,7 @@ def row_count(db: Connection) -> int:
 
 
 class DuckdbSource(ABC):
-    """The base class for Parquet files and queries: a table in which the column ``key`` holds the ids."""
+    """The base class for Parquet files, tables and queries: a table in which the column ``key`` holds the ids."""
 
     is_file = False
 
@@ -389,3 +389,58 @@ def _show(db: Connection, paths: Sequence[Path]) -> None:
     files = ", ".join([literal(re.sub(r"([*?\[])", r"[\1]", str(path))) for path in paths])
     options = "union_by_name = true, hive_partitioning = false"
     db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS SELECT * FROM read_parquet([{files}], {options})")
+
+
+class ArrowTable(DuckdbSource):
+    """The rows in a table that has ``__arrow_c_stream__``."""
+
+    def __init__(self, table: Any, *, key: str) -> None:
+        self._table = table
+        # The rows at the first reading. Set by _opened.
+        self._rows: int | None = None
+        super().__init__(f"the {type(table).__name__}", key)
+
+    def description(self) -> str:
+        return f"a {type(self._table).__name__} in memory"
+
+    @contextmanager
+    def _opened(self) -> Iterator[Connection]:
+        stream = _Stream(self._table, self._name)
+        with connection() as db, duckdb_errors(self._name):
+            try:
+                db.register("pushsdk_stream", stream)
+                # Some DuckDB versions can read a stream only once.
+                db.execute(f"CREATE TEMP TABLE {VIEW} AS FROM pushsdk_stream")
+            finally:
+                if stream.error is not None:
+                    raise stream.error from None
+            rows = row_count(db)
+            if self._rows not in (None, rows):
+                raise ValidationError(
+                    f"{self._name} had {self._rows} rows, and now has {rows}: pass a table that stays as it is, not a "
+                    "reader that can be read only once"
+                )
+            self._rows = rows
+            yield db
+
+
+class _Stream:
+    """Nothing but the table's stream: DuckDB would read a known table with pyarrow."""
+
+    def __init__(self, table: Any, name: str) -> None:
+        self._table = table
+        self._name = name
+        # Set by __arrow_c_stream__. It quotes no value.
+        self.error: PushError | None = None
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        try:
+            return self._table.__arrow_c_stream__(requested_schema)
+        except ImportError:
+            self.error = ConfigurationError(f"{self._name} needs pyarrow for its Arrow stream: pip install pyarrow")
+            raise
+        except Exception as error:
+            kind = type(error).__name__
+            fix = "is it read only once, or are a column's values of several types?"
+            self.error = ValidationError(f"{self._name}: its Arrow stream fails with {kind}: {fix}")
+            raise
