@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from pushsdk._core.errors import ValidationError, warn_caller
+from pushsdk._core.errors import Advice, ValidationError, warn_caller
 from pushsdk._core.lint import CHILDREN, is_plain, problems
 from pushsdk._core.models import UNSET, CampaignCreated, CampaignRequest, MobilePush, Model
 from pushsdk._core.paths import Path, value_error
@@ -219,4 +219,4 @@ def warn_of_placeholders(names: Iterable[str], fields: Collection[str], what: st
         near = near_word(name, fields)
         if near or others:
             advice = f", did you mean {near!r}?" if near else f"{others}."
-            warn_caller(f"{what} no {name!r} for the placeholder{advice} It is sent with the fallback")
+            warn_caller(Advice(f"{what} no {name!r} for the placeholder{advice}", "{fallback}"))

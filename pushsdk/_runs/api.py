@@ -23,7 +23,7 @@ from pushsdk._core.kinds import check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.user_states import UserState
-from pushsdk._core.words import count
+from pushsdk._core.words import count, near_word
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.lifetime import Lifetime
@@ -74,9 +74,10 @@ async def broadcast(
 
 
 def broadcast_content(users: object, message: Any, fields: Mapping[str, Any] | None) -> tuple[bytes, bytes | None]:
-    """Encode a broadcast's content. Warns if the message names audience columns, which are not sent."""
-    content = wire.encode_content(message, fields)
-    if placeholder_names(message).difference(fields or ()) & {*getattr(users, "columns", ())}:
+    """Encode a broadcast's content. Warns if the message names audience columns, or nearly: they are not sent."""
+    content, columns = wire.encode_content(message, fields), getattr(users, "columns", ())
+    names = placeholder_names(message).difference(fields or ())
+    if any(name in columns or near_word(name, columns) for name in names):
         text = "the message has placeholders, and a broadcast sends no columns of the audience: "
         warn_caller(Advice(text, "{personalize}"))
     return content

@@ -194,7 +194,8 @@ def _tell_known(error: Exception, words: Sequence[str]) -> int | None:
 
 
 def _refuse(warning: Warning, _: Sequence[str]) -> int:
-    return _print_error(usage_error(text_of(warning, sent=". Nothing was sent: mend it, or pass --force")), _)
+    refused = " Nothing was sent: mend it, or pass --force"
+    return _print_error(usage_error(text_of(warning, sent=f".{refused}", fallback=refused)), _)
 
 
 # The endings of a command, and the function that prints each and returns the exit code, or None to raise. First match.

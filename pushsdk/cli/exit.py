@@ -16,6 +16,7 @@ SHELL = {
     "primary_key": "--primary-key ",
     "query": "--query",
     "sent": ". Such ids are used as they are",
+    "fallback": " It is sent with the fallback",
     "earlier_run": "; to exclude an earlier run: --exclude spring.run",
     "dedupe": "leave out --no-dedupe",
     "personalize": "give --personalize",

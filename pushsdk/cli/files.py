@@ -173,7 +173,8 @@ def problem_text(problem: Problem) -> str:
 def print_advice(resource: Mapping[str, Any], *, force: bool) -> None:
     """Print the problems that lint finds to stderr.
 
-    Unless ``force`` is set, raises a usage error for a refused one, and makes later warnings about user ids errors.
+    Unless ``force`` is set, raises a usage error for a refused one, and makes later warnings about user ids and
+    placeholders errors.
     """
     problems = lint(resource)
     for problem in problems:
@@ -181,7 +182,7 @@ def print_advice(resource: Mapping[str, Any], *, force: bool) -> None:
     warnings.filterwarnings("ignore", r"\$", MessageWarning)  # those with a path are printed above
     if force:
         return
-    warnings.filterwarnings("error", "a user id", MessageWarning)
+    warnings.filterwarnings("error", "a user id|.* for the placeholder, did you mean", MessageWarning)
     if any(problem.code in _REFUSED for problem in problems):
         raise usage_error("nothing was sent: fix the message, or pass --force")
 

@@ -435,6 +435,9 @@ def test_a_plan_is_what_a_broadcast_would_send(command, service, folder):
     assert [figures[name] for name in ("users", "duplicates", "requests", "seconds")] == [2500, 1, 3, None]
     assert service.requests == 0
     assert 0 < figures["largest"] < figures["bytes"]
+    (folder / "users.csv").write_text("user_id,city\nann,Rom\nbob,\nann,Ulm\n")
+    figures = json.loads(command("plan users.csv --title x --personalize both --json").out)
+    assert [figures[name] for name in ("users", "duplicates", "requests")] == [2, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ FILES = {
     "none.csv": "user_id\n",
     "zero.csv": "",
     "near.csv": "userid,age\nann,1\n",
+    "named.json": json.dumps({**MESSAGE, "title": {"en": "Hi {{ firstname | 'you' }}"}}),
+    "named.csv": "user_id,first_name\nann,Ann\nbob,\n",
     "far.csv": "name,age\nann,1\n",
     "cut.json": "{",
     "empty.json": "",
@@ -105,6 +107,17 @@ WRONG = [
         "typo is one run file, for one process: leave out --processes; another --run pushes to all again",
     ),
     ("resume a.run ids.txt", "resume: unexpected argument 'ids.txt'"),
+    *[
+        (
+            f"{words} --message named.json",
+            "no 'firstname' for the placeholder, did you mean 'first_name'? Nothing was sent: mend it, or pass --force",
+        )
+        for words in (
+            "broadcast named.csv --run a.run --personalize text",
+            "plan named.csv --personalize both",
+            'send ann --custom-fields \'{"first_name": "Ann"}\'',
+        )
+    ],
     (
         "broadcast ids.txt --title x --run a-{day} --processes 2",
         "a-{day}: the name has a placeholder instead of its value; with today's date: --run daily-{date}.run",

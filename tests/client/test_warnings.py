@@ -192,6 +192,10 @@ FIRST_NAME = "no 'first_name' for the placeholder, did you mean"
             "the message has placeholders, and a broadcast sends no columns",
         ),
         (
+            lambda client, folder: client.broadcast(Audience.read(folder / "firstname.csv"), NAMED),
+            "the message has placeholders, and a broadcast sends no columns",
+        ),
+        (
             lambda client, _: client.send("u", GOOD, idempotency_key="shipped:{order}"),
             "idempotency_key lacks its value",
         ),

@@ -86,6 +86,13 @@ class BroadcastOptions(MessageOptions):
     """Leave out the users in this file, or the users that an earlier run pushed to; give it once for each file."""
     no_dedupe: Flag = False
     """Keep duplicates: push to an id as often as it occurs."""
+    personalize: Literal["custom-fields", "text", "both"] | None = None
+    """Use each row's other columns as custom fields, in the text's placeholders, or both."""
+
+    @property
+    def into(self) -> Any:
+        """``personalize``, as the library takes it."""
+        return self.personalize and self.personalize.replace("-", "_")
 
     def users(self, source: str | None) -> Audience:
         """Return the users from a file, standard input or a query. Raises a usage error or a ValidationError."""
@@ -186,7 +193,8 @@ def plan(
     """
     message, fields = content.read()
     audience = content.users(source)
-    totals = _counted(audience, message, fields, distinct=not content.no_dedupe, settings={}).totals
+    distinct = not content.no_dedupe
+    totals = _counted(audience, message, fields, distinct=distinct, into=content.into, settings={}).totals
     seconds = {
         f"{speed:,g} {noun}{'s' * (speed != 1)} per second": totals[f"{noun}s"] / speed
         for noun, speed in (("user", rate), ("request", requests_per_second))
@@ -288,7 +296,6 @@ def broadcast(
     *,
     content: BroadcastOptions = BroadcastOptions(),
     run: RunPath,
-    personalize: Literal["custom-fields", "text", "both"] | None = None,
     dry_run: DryRun = False,
     options: ResumeOptions = ResumeOptions(),
     service: ServiceOptions = ServiceOptions(),
@@ -297,12 +304,10 @@ def broadcast(
 
     Args:
         run: Record the run in this file, which holds user ids and is readable by you only; {date} is today's date.
-        personalize: Use each row's other columns as custom fields, in the text's placeholders, or both.
     """
     settings = service.settings(dry_run=dry_run)
     message, fields = content.read()
-    audience, distinct = content.users(source), not content.no_dedupe
-    into: Any = personalize and personalize.replace("-", "_")
+    audience, distinct, into = content.users(source), not content.no_dedupe, content.into
     # Warnings come before the question.
     if into:
         audience.personalize(message, into=into, custom_fields=fields)
