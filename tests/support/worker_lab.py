@@ -83,6 +83,24 @@ def terminated(name, folder, redis_url, *, jobs):
         return life.summary(emulator)
 
 
+def bereaved(name, folder, redis_url):
+    """Kill the pool processes of a worker while a push is in flight, and wait for another delivery of the job."""
+    framework = required(name)
+    from redis import Redis
+
+    _write(folder, _impatient_and_alone)
+    with EmulatorThread(Emulator(faults=[Fault.delay(1.0)])) as host, Redis.from_url(redis_url) as redis:
+        emulator = host.emulator
+        asyncio.run(framework.enqueue(redis_url, 1))
+        life = _Life(framework, _environment(folder, redis_url, emulator), folder / "worker.log", redis)
+        with life.worker(signal.SIGKILL) as worker:
+            life.wait(worker, lambda: emulator.requests)
+            for child in Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+            life.wait(worker, lambda: redis.llen(AGAIN) + redis.llen(JOBS))
+        return life.summary(emulator)
+
+
 def outlived(name, folder, redis_url, *, faults, jobs, tries):
     """Run the jobs, one per request, without a service until a number of attempts has failed; then with the service."""
     framework = required(name)
