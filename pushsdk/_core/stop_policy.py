@@ -30,13 +30,13 @@ class StopPolicy(Settings, frozen=True, kw_only=True):
     as a failure from the start. A smaller run is never stopped by a share.
 
     Attributes:
-        rejected: Most rejected users, as a share. Half is more than stale ids cause: if one id spoils a
+        rejected: The share of rejected users that stops a run. Half is more than stale ids cause: if one id spoils a
             request, the users beside it are sent without it. A message that the service does not accept is
             rejected for all users.
-        unknown: Most users with an unknown outcome, as a share. A quarter is a service that breaks down during
+        unknown: The share of users with an unknown outcome that stops a run. A quarter is a service that breaks down during
             the run; one gateway error in twenty requests stays below.
         after: Fewest users of which a share is taken.
-        max_outage: Most seconds of sending without an accepted user. Planning does not count, nor does the time
+        max_outage: The seconds of sending without an accepted user that stop a run. Planning does not count, nor does the time
             in which the process was stopped. Pauses that the service asks for count, but a run never stops
             during such a pause: it stops if a request after the pause fails too, or gets no response for that
             long.
@@ -118,7 +118,7 @@ class StopMonitor:
                 if limit is not None and failed >= limit * users:
                     return (
                         f"{failed / users * 100:.1f} % of the last {users:,} users are {outcome} (the last of them: "
-                        f"{_show_status(self._last_status[outcome])}), the stop policy allows {limit * 100:.4g} %. "
+                        f"{_show_status(self._last_status[outcome])}), the stop policy stops at {limit * 100:.4g} %. "
                         f"{ADVICE[outcome]}"
                     )
         return None
@@ -128,7 +128,7 @@ class StopMonitor:
         if limit is None or seconds < limit:
             return None
         return (
-            f"nothing was accepted for {seconds:,.0f} s (last: {last}), the stop policy allows {limit:,.0f} s. "
+            f"nothing was accepted for {seconds:,.0f} s (last: {last}), the stop policy stops at {limit:,.0f} s. "
             "Check that the service is up, then resume"
         )
 

@@ -115,7 +115,7 @@ def test_a_stop_policy_stops_the_sending_and_the_next_call_sends_the_rest(push_e
     totals = counts(first)
     assert 200 <= totals["REJECTED"] == 1000 - totals["NOT_SENT"] < 400
     (reason,) = {row.reason for row in reported(first).values() if row.outcome == "NOT_SENT"}
-    assert "the stop policy allows 50 %" in reason
+    assert "the stop policy stops at 50 %" in reason
     assert counts(sent(plan(1000))) == {"REJECTED": totals["REJECTED"], "ACCEPTED": totals["NOT_SENT"]}
 
 

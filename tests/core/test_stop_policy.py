@@ -39,7 +39,7 @@ def test_a_service_that_accepts_no_user_stops_the_run_after_so_many_users(outcom
     reason = watched.stop_reason(20.0)
     assert reason.startswith(
         f"100.0 % of the last 2,000 users are {outcome.value} (the last of them: HTTP {STATUS[outcome]}), "
-        f"the stop policy allows {share} %. "
+        f"the stop policy stops at {share} %. "
     )
     assert advice in reason
     assert "then resume" in reason
@@ -104,7 +104,7 @@ def test_so_long_without_an_acceptance_stops_the_run_whatever_its_requests_end_w
     assert watched.stop_reason(599.9) is None
     watched.released(status, 4000.0, trouble)
     assert watched.stop_reason(4000.0) == (
-        f"nothing was accepted for 4,000 s (last: {last}), the stop policy allows 600 s. "
+        f"nothing was accepted for 4,000 s (last: {last}), the stop policy stops at 600 s. "
         "Check that the service is up, then resume"
     )
 
