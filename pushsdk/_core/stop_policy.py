@@ -31,15 +31,14 @@ class StopPolicy(Settings, frozen=True, kw_only=True):
 
     Attributes:
         rejected: The share of rejected users that stops a run. Half is more than stale ids cause: if one id spoils a
-            request, the users beside it are sent without it. A message that the service does not accept is
-            rejected for all users.
-        unknown: The share of users with an unknown outcome that stops a run. A quarter is a service that breaks down during
-            the run; one gateway error in twenty requests stays below.
+            request, the users beside it are sent without it. A message that the service does not accept is rejected
+            for all users.
+        unknown: The share of users with an unknown outcome that stops a run. A quarter is a service that breaks down
+            during the run; one gateway error in twenty requests stays below.
         after: Fewest users of which a share is taken.
-        max_outage: The seconds of sending without an accepted user that stop a run. Planning does not count, nor does the time
-            in which the process was stopped. Pauses that the service asks for count, but a run never stops
-            during such a pause: it stops if a request after the pause fails too, or gets no response for that
-            long.
+        max_outage: The seconds of sending without an accepted user that stop a run. Planning does not count, nor does
+            the time in which the process was stopped. Pauses that the service asks for count, but a run never stops
+            during such a pause: it stops if a request after the pause fails too, or gets no response for that long.
 
     Raises:
         ConfigurationError: A value is out of range.
