@@ -133,17 +133,15 @@ def _not_json(content: bytes) -> str:
     """Return the rule that this text breaks, with the line and column of the first error. The rule quotes no text."""
     if not content.strip():
         return "must be JSON: it is empty"
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "must be JSON: it is UTF-16, save it as UTF-8"
     try:
         json.loads(content.decode())
+    except UnicodeDecodeError:
+        return "must be JSON: save it as UTF-8"
     except json.JSONDecodeError as error:
         return f"must be JSON: {error.msg}, line {error.lineno}, column {error.colno}"
-    except UnicodeDecodeError:
-        return "must be JSON: it is not UTF-8"
     except RecursionError:
-        return "must be JSON: it is nested too deeply"
-    return "must be JSON: it has NaN, Infinity or half of a surrogate pair"
+        pass
+    return "must be JSON: it is nested too deeply, or has NaN, Infinity or half of a surrogate pair"
 
 
 def _file_name(text: str) -> str:

@@ -53,8 +53,10 @@ def bind(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         reason = (error.strerror or "").partition(" (")[0]
-        text = f"the emulator can't listen on {host}:{port}: {reason}; pass a host of this machine and a free port"
-        raise type(error)(error.errno, f"{text}, or port=0 for any free one") from None
+        text = f"the emulator can't listen on {host}:{port}: {reason}; use a host of this machine and a free port"
+        raise type(error)(error.errno, f"{text}, or port 0 for any free one") from None
+    except UnicodeError:
+        raise socket.gaierror(socket.EAI_NONAME, f"{host} is not a host name: use a host of this machine") from None
 
 
 class Server(web.Server):

@@ -134,8 +134,8 @@ def test_every_option_reaches_the_emulator(options_given, tmp_path, command):
     words = f"{named} --strict --seed 3 --keep 5 --max-age 1.5 --allow-host push.test --allow-host push.test:80"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         result = command(f"emulator {words} --port", port := listener.getsockname()[1])
-    reason = f"can't listen on port {port}: Address already in use; --port 0 takes a free port"
-    assert (result.code, result.err) == (4, f"pushsdk: {reason}\n")
+    reason = f"can't listen on 127.0.0.1:{port}: Address already in use; use a host of this machine and a free port"
+    assert (result.code, reason in result.err) == (4, True)
     assert (options_given["limits"].max_users, options_given["limits"].strict) == (7, True)
     assert [fault.first for fault in options_given["faults"]] == [1]
     assert (options_given["seed"], options_given["keep"], options_given["max_age"]) == (3, 5, 1.5)
@@ -153,7 +153,7 @@ async def test_a_store_in_use_is_an_error_with_the_fix(command, tmp_path):
 def test_an_unknown_host_is_a_usage_error(command, tmp_path, host):
     (tmp_path / "token").write_text("s3cret")
     result = command(f"emulator --port 0 --host {host} --token-file", tmp_path / "token")
-    assert (result.code, result.err) == (2, f"pushsdk: --host {host}: this machine has no address of that name\n")
+    assert (result.code, host in result.err, "use a host of this machine" in result.err) == (2, True, True)
 
 
 def test_an_audience_needs_duckdb(command, tmp_path, monkeypatch):

@@ -50,9 +50,6 @@ class StoreOptions:
     def open(self) -> ClaimStore:
         """Return the store. Raises a usage error for an unknown kind or a missing file."""
         kind, _, path = self.claims.partition(":")
-        if kind not in ("sqlite", *SERVERS) or not path:
-            shown = f"{kind}:..." if kind.isalpha() and path else "another text"  # the rest may hold a password
-            raise usage_error(f"--claims must be {_LOCATIONS}; got {shown}")
         # A typing error would make an empty store, in which nothing is claimed.
         if kind == "sqlite" and not Path(path).exists():
             raise usage_error(f"{path}: no such claim store")

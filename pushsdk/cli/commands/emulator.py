@@ -164,7 +164,7 @@ async def emulator(
             port = DEFAULT_PORT
     log = None if quiet else _say
     service = build_emulator(options, port=port, host=host, hosts=allow_host, token=token, log=log)
-    async with _running(service, port, host=host):
+    async with _running(service):
         stop = asyncio.Event()
         with signal_handlers(not_ignored(_STOPPING), lambda _: stop.set()), kept_profile(service) as has_profile:
             _say(f"# Emulator at {service.base_url} (Ctrl-C stops it)")
@@ -197,25 +197,22 @@ async def execute(*command: str, port: Port = 0, options: EmulatorOptions = Emul
     """
     if not command:
         raise usage_error("name the command to run: pushsdk emulator exec -- COMMAND ...")
-    async with _running(build_emulator(options, port=port), port) as service:
+    async with _running(build_emulator(options, port=port)) as service:
         code = await _run_command(command, {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key})
         warn(f"pushsdk emulator: {_verdict(service)}")
     return code if code >= 0 else 128 - code
 
 
 @asynccontextmanager
-async def _running(service: Emulator, port: int, *, host: str = LOOPBACK[0]) -> AsyncIterator[Emulator]:
+async def _running(service: Emulator) -> AsyncIterator[Emulator]:
     """Start and stop the emulator. Raises CommandError if it can't start."""
     try:
         await service.__aenter__()
     except StoreError as error:
         raise usage_error(f"--store: {error}") from None
-    except (socket.gaierror, UnicodeError):  # unknown, or not a host name at all
-        raise usage_error(f"--host {host}: this machine has no address of that name") from None
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        advice = "; --port 0 takes a free port" if port else ""
-        raise CommandError(f"can't listen on port {port}: {reason}{advice}", Exit.CANNOT_RUN) from None
+        code = Exit.USAGE if isinstance(error, socket.gaierror) else Exit.CANNOT_RUN
+        raise CommandError(error.strerror or str(error), code) from None
     try:
         yield service
     finally:
