@@ -23,10 +23,10 @@ from pushsdk.emulator.guard import ENDPOINTS, Guard, Refused
 from pushsdk.emulator.http_io import abort, cut, json_response, read_body, refuse
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import Limiter
-from pushsdk.emulator.shapes import PushBody, Unreadable, check_strictly, read_campaign, read_push
+from pushsdk.emulator.shapes import Unreadable, check_strictly, read_campaign, read_push
 from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import Store
-from pushsdk.emulator.store.records import Campaign, Endpoint, Preview, RequestContent, RequestRecord, Unmatched
+from pushsdk.emulator.store.records import Endpoint, Preview, RequestRecord, Unmatched
 
 _MAX_UNMATCHED = 100
 _MAX_TEXT = 300  # characters per text in a list
@@ -117,7 +117,7 @@ class PushService:
             record.status, record.error = refused.status, refused.error
             record.drop_users()
             return self._keep(record) or refuse(refused)
-        decision = rules.decide(record.endpoint, record.content.user_ids, len(record.body))
+        decision = rules.decide(record.endpoint, record.user_ids, len(record.body))
         if decision.delay:
             await asyncio.wait((self.closing,), timeout=decision.delay)
             if self.closing.done():
@@ -136,17 +136,18 @@ class PushService:
         """Read the body into the record. Raises `Refused` if the service would refuse the request."""
         try:
             if record.endpoint == "push":
-                record.content = _push_content(read_push(record.body))
+                push = read_push(record.body)
+                record.users, record.user_ids, record.digest = len(push.user_ids), push.user_ids, push.digest()
+                _describe(record, push.message, push.user_ids[0])
             else:
                 request, trusted = read_campaign(record.body), self._guard.has_token(headers)
-                campaign = self.campaigns.accept(str(uuid.uuid4()), record.body, request, trusted=trusted)
-                record.content = _content(request.message or MobilePush(), campaign=campaign)
+                record.campaign = self.campaigns.accept(str(uuid.uuid4()), record.body, request, trusted=trusted)
+                _describe(record, request.message or MobilePush())
             if limiter.limits.strict:
                 check_strictly(record.endpoint, record.body)
         except Unreadable as error:
             raise Refused(400, str(error)) from None
-        users = record.content.user_ids
-        limiter.check(endpoint=record.endpoint, user_ids=users, size=len(record.body), now=self._loop.time())
+        limiter.check(endpoint=record.endpoint, user_ids=record.user_ids, size=len(record.body), now=self._loop.time())
 
     async def _respond(
         self, request: web.BaseRequest | None, limiter: Limiter, record: RequestRecord, fault: Fault | None
@@ -156,11 +157,11 @@ class PushService:
         record.status = _SUCCESS[record.endpoint] if fault is None else fault.code
         if not record.accepted:
             record.drop_users()
-        campaign = record.content.campaign
+        campaign = record.campaign
         if (failure := self._keep(record)) is not None:
             return failure
         if record.accepted:
-            limiter.used += record.content.users
+            limiter.used += record.users
         if campaign is not None:
             self.campaigns.start_due()
         if fault is not None:
@@ -203,35 +204,27 @@ def _faulty_response(fault: Fault) -> web.Response:
 
 def _described(record: RequestRecord) -> Iterator[str]:
     if record.endpoint == "push":
-        yield counted(record.content.users)
-    for title in list(record.content.preview.title.values())[:1]:
+        yield counted(record.users)
+    for title in list(record.preview.title.values())[:1]:
         yield f'"{title[:_MAX_LOGGED]}"'
     if record.fault is not None:
         yield f"(fault {record.fault}{', accepted' if record.accepted else ''})"
 
 
-def _push_content(push: PushBody) -> RequestContent:
-    content = _content(push.message, first_user=push.user_ids[0])
-    return msgspec.structs.replace(content, users=len(push.user_ids), user_ids=push.user_ids, digest=push.digest())
-
-
-def _content(message: MobilePush, *, first_user: str | None = None, campaign: Campaign | None = None) -> RequestContent:
+def _describe(record: RequestRecord, message: MobilePush, first_user: str | None = None) -> None:
+    """Set the texts that lists show and searches find."""
     title, subtitle, body = message.title or {}, message.subtitle or {}, message.body or {}
     # The interface document does not define a missing flag. Here, as in lint, the platform is off.
     platforms = {"ios": message.ios_enabled, "android": message.android_enabled}
-    preview = Preview(
+    record.preview = Preview(
         title=_shortened(title),
         body=_shortened(body),
         languages=tuple(dict.fromkeys((*title, *subtitle, *body)))[:_MAX_LANGUAGES],
         platforms=tuple(name for name, enabled in platforms.items() if enabled is True),
         first_user=first_user,
     )
-    return RequestContent(
-        preview=preview,
-        title="\n".join(title.values()).casefold(),
-        text="\n".join((*subtitle.values(), *body.values())).casefold(),
-        campaign=campaign,
-    )
+    record.title = "\n".join(title.values()).casefold()
+    record.text = "\n".join((*subtitle.values(), *body.values())).casefold()
 
 
 def _shortened(texts: Mapping[str, str]) -> dict[str, str]:

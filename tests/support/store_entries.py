@@ -2,15 +2,15 @@
 
 import json
 
-from pushsdk.emulator.store.records import Campaign, RequestContent, RequestRecord
+from pushsdk.emulator.store.records import Campaign, RequestRecord
 
 
 def push(box, *users, title="hello", digest=0, **fields):
     """An accepted push to these users."""
     body = json.dumps({"userIds": users}).encode()
-    content = RequestContent(users=len(users), user_ids=users, title=title, digest=digest)
-    values = {"body": body, "time": 1.0, "status": 204, "accepted": True} | fields
-    return RequestRecord(inbox=box.id, endpoint="push", content=content, **values)
+    content = {"users": len(users), "user_ids": users, "title": title, "digest": digest}
+    values = {"body": body, "time": 1.0, "status": 204, "accepted": True} | content | fields
+    return RequestRecord(inbox=box.id, endpoint="push", **values)
 
 
 def refused(box):
@@ -20,9 +20,9 @@ def refused(box):
 
 def campaign(box, uuid):
     """An accepted campaign."""
-    content = RequestContent(campaign=Campaign(uuid=uuid, body=b"{}", time=1.0))
+    accepted = Campaign(uuid=uuid, body=b"{}", time=1.0)
     return RequestRecord(
-        inbox=box.id, endpoint="campaigns", status=200, accepted=True, content=content, body=b"{}", time=1.0
+        inbox=box.id, endpoint="campaigns", status=200, accepted=True, campaign=accepted, body=b"{}", time=1.0
     )
 
 

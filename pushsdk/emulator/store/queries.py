@@ -307,12 +307,10 @@ class Store:
 
 
 def _insert(db: Connection, record: RequestRecord) -> int:
-    content = record.content
-    values = msgspec.structs.asdict(record) | msgspec.structs.asdict(content)
-    values |= {
+    values = msgspec.structs.asdict(record) | {
         "bytes": len(record.body),
-        "preview": _encode(content.preview),
-        "langs": f" {' '.join(content.preview.languages)} ".casefold(),
+        "preview": _encode(record.preview),
+        "langs": f" {' '.join(record.preview.languages)} ".casefold(),
     }
     cursor = db.execute(_SQL["insert"], values)
     if not cursor.rowcount:
@@ -320,10 +318,10 @@ def _insert(db: Connection, record: RequestRecord) -> int:
     request = int(cursor.lastrowid or 0)
     db.executemany(
         "INSERT INTO received VALUES (?, ?, ?, ?, ?)",
-        [(record.inbox, user, content.digest, request, times) for user, times in Counter(content.user_ids).items()],
+        [(record.inbox, user, record.digest, request, times) for user, times in Counter(record.user_ids).items()],
     )
-    if content.campaign is not None:
-        state = [getattr(content.campaign, name) for name in _STATE]
+    if record.campaign is not None:
+        state = [getattr(record.campaign, name) for name in _STATE]
         marks = ", ".join("?" * len(_STATE))
         db.execute(f"INSERT INTO campaigns(request, {', '.join(_STATE)}) VALUES (?, {marks})", (request, *state))
     return request

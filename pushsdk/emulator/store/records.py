@@ -19,13 +19,18 @@ class Preview(Struct, frozen=True, kw_only=True):
     first_user: str | None = None
 
 
-class RequestContent(Struct, frozen=True, kw_only=True):
-    """The parts of a body that the store needs. Lists show ``preview``, searches find ``title`` and ``text``.
+class RequestRecord(Struct, kw_only=True):
+    """One request to be stored; the store sets ``id``.
 
-    ``user_ids`` and ``digest`` (for the other content) come from an accepted push, ``users`` is the user count
-    even if the push was refused.
+    ``status`` is None if no response was sent. ``accepted`` says whether the service accepted the request, which a
+    fault can hide from the client. ``user_ids`` and ``digest`` (for the other content) come from a push, ``users`` is
+    the user count even if the push was refused. Lists show ``preview``, searches find ``title`` and ``text``.
     """
 
+    inbox: int
+    time: float
+    endpoint: Endpoint
+    body: bytes = b""
     users: int = 0
     user_ids: tuple[str, ...] = ()
     digest: int = 0
@@ -33,20 +38,6 @@ class RequestContent(Struct, frozen=True, kw_only=True):
     title: str = ""
     text: str = ""
     campaign: "Campaign | None" = None
-
-
-class RequestRecord(Struct, kw_only=True):
-    """One request to be stored; the store sets ``id``.
-
-    ``status`` is None if no response was sent. ``accepted`` says whether the service accepted the request, which a
-    fault can hide from the client.
-    """
-
-    inbox: int
-    time: float
-    endpoint: Endpoint
-    body: bytes = b""
-    content: RequestContent = RequestContent()
     status: int | None = None
     accepted: bool = False
     fault: str | None = None
@@ -55,7 +46,7 @@ class RequestRecord(Struct, kw_only=True):
 
     def drop_users(self) -> None:
         """Nobody got the request: forget its users and its campaign, and keep what lists show."""
-        self.content = msgspec.structs.replace(self.content, user_ids=(), campaign=None)
+        self.user_ids, self.campaign = (), None
 
 
 class Push(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from support.page_words import press, read, see
 
 from pushsdk.emulator import Emulator
 from pushsdk.emulator.store.queries import Store
-from pushsdk.emulator.store.records import Preview, RequestContent, RequestRecord
+from pushsdk.emulator.store.records import Preview, RequestRecord
 
 MANY = 100_000
 
@@ -69,11 +69,9 @@ def fill(path, api_key, count):
                     endpoint="push",
                     status=204,
                     accepted=True,
-                    content=RequestContent(
-                        users=1,
-                        preview=Preview(title={"en": f"Push number {number}"}, languages=("en",), first_user="u"),
-                        title=f"push number {number}",
-                    ),
+                    users=1,
+                    preview=Preview(title={"en": f"Push number {number}"}, languages=("en",), first_user="u"),
+                    title=f"push number {number}",
                 )
                 for number in range(start, start + 10_000)
             ]
