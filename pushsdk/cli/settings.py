@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -58,7 +58,7 @@ OTHERS = ("config", "profile", "claims", "log")
 EMULATOR = "emulator"
 """The profile of the emulator that runs."""
 _VARIABLES = (*SETTINGS, *KEYS, *OTHERS, "show_answers")
-Layer = Literal["option", "profile", "variable", "file", "default"]
+LayerName = Literal["option", "profile", "variable", "file", "default"]
 """The kind of source for a value. A default has no source."""
 _NO_KEY = "no Api-Key: set PUSHSDK_API_KEY, pass --api-key-file or --api-key-command, or use a settings file"
 _NO_URL = (
@@ -72,12 +72,17 @@ class SettingValue(Guarded, Struct, frozen=True):
 
     value: Any
     source: str
-    layer: Layer
+    layer: LayerName
     folder: Path = Path()
     """The folder that a relative path in the value starts from."""
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         return [("source", self.source)]  # without the value, which may be the key
+
+
+Layer = Mapping[str, SettingValue]
+Tables = Mapping[str | None, Layer]
+"""The settings in files by profile; those without a profile are under None."""
 
 
 class ClientSettings(ClientOptions):
@@ -117,24 +122,21 @@ def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ)
     others = {name: setting for name, setting in {**variables, **given}.items() if name in OTHERS}
     if "config" not in others and (default := _default_file(environ)) and default.exists():
         others["config"] = SettingValue(str(default), "", "default")
-    file = _read_settings(others["config"]) if "config" in others else SettingsFile({}, {})
-    profiles = {**_running_emulator(environ), **file.profiles}
-    layers = (given, _profile(profiles, others, environ), variables, file.shared)
+    tables = {**_running_emulator(environ), **(_read_settings(others["config"]) if "config" in others else {})}
+    layers = (given, _profile(tables, others, environ), variables, tables.get(None, {}))
     return {**_merged(layers), **others}
 
 
-def _profile(
-    profiles: "Profiles", others: Mapping[str, SettingValue], environ: Mapping[str, str]
-) -> Mapping[str, SettingValue]:
+def _profile(tables: Tables, others: Layer, environ: Mapping[str, str]) -> Layer:
     """Return the settings in the chosen profile, if any. Raises ConfigurationError if there is none of its name."""
     profile = others.get("profile")
     if profile is None:
         return {}
-    if profile.value in profiles:
-        return profiles[profile.value]
+    if profile.value in tables:
+        return tables[profile.value]
     if profile.value == EMULATOR:
         raise ConfigurationError("no emulator runs, so its profile does not exist: start it with pushsdk emulator")
-    known = ", ".join(sorted(profiles)) or "none: add a table [profiles.NAME]"
+    known = ", ".join(sorted(filter(None, tables))) or "none: add a table [profiles.NAME]"
     why = f"{others['config'].value} has {known}" if "config" in others else no_file(environ)
     raise ConfigurationError(f"no profile has the name {profile.value!r}; {why}")
 
@@ -149,7 +151,7 @@ def _variables(environ: Mapping[str, str]) -> dict[str, SettingValue]:
     }
 
 
-def _merged(layers: Iterable[Mapping[str, SettingValue]]) -> dict[str, SettingValue]:
+def _merged(layers: Iterable[Layer]) -> dict[str, SettingValue]:
     """Return the first value of every setting. The first layer that gives the Api-Key gives it alone, and once."""
     merged: dict[str, SettingValue] = {}
     for layer in layers:
@@ -162,8 +164,8 @@ def _merged(layers: Iterable[Mapping[str, SettingValue]]) -> dict[str, SettingVa
 
 
 def in_force(
-    found: Mapping[str, SettingValue], problems: Mapping[str, str]
-) -> dict[str, tuple[bool | float | str | None, Layer, str | None]]:
+    found: Layer, problems: Mapping[str, str]
+) -> dict[str, tuple[bool | float | str | None, LayerName, str | None]]:
     """Return value, layer and source for every setting. A secret is ``***``; with a problem, the value is None."""
     settings = {}
     for name in (*SETTINGS, *KEYS, *OTHERS):
@@ -217,23 +219,14 @@ def emulator_file(environ: Mapping[str, str] = os.environ) -> Path | None:
     return file and file.with_name(f"{EMULATOR}.toml")
 
 
-def _running_emulator(environ: Mapping[str, str]) -> "Profiles":
+def _running_emulator(environ: Mapping[str, str]) -> Tables:
     """Return the emulator's profile while it runs. A file that a killed emulator left behind is not locked."""
     file = emulator_file(environ)
-    return _read_settings(SettingValue(str(file), "", "default")).profiles if file and is_locked(file) else {}
+    return _read_settings(SettingValue(str(file), "", "default")) if file and is_locked(file) else {}
 
 
-Profiles = Mapping[str, Mapping[str, SettingValue]]
-
-
-class SettingsFile(NamedTuple):
-    """The settings in a file: for all, and for each profile."""
-
-    shared: Mapping[str, SettingValue]
-    profiles: Profiles
-
-
-def _read_settings(config: SettingValue) -> SettingsFile:
+def _read_settings(config: SettingValue) -> Tables:
+    """Return the settings in a file, for all and for each profile."""
     file = Path(str(config.value))
     table, mode = _read_toml(file, config.source)
     profiles = table.pop("profiles", {})
@@ -249,12 +242,12 @@ def _read_settings(config: SettingValue) -> SettingsFile:
             f"{file}: only its owner may read a file with an api_key: run chmod 600 on it, or use api_key_file"
         )
 
-    def layer(values: Mapping[str, Any], at: str, kind: Layer) -> dict[str, SettingValue]:
+    def layer(values: Mapping[str, Any], at: str, kind: LayerName) -> Layer:
         folder = file.absolute().parent
         return {name: SettingValue(value, f"{file}: {at}{name}", kind, folder) for name, value in values.items()}
 
     layers = {name: layer(values, f"profiles.{name}.", "profile") for name, values in profiles.items()}
-    return SettingsFile(layer(table, "", "file"), layers)
+    return {None: layer(table, "", "file"), **layers}
 
 
 def _read_toml(file: Path, source: str) -> tuple[dict[str, Any], int]:
@@ -284,9 +277,7 @@ def _near_setting(name: str, table: Mapping[str, object]) -> str:
     return f": did you mean {near}?" if near else f"; use {', '.join((*SETTINGS, *KEYS))}"
 
 
-def check(
-    found: Mapping[str, SettingValue], *, key_needed: bool = True
-) -> tuple[ClientSettings | None, dict[str, str]]:
+def check(found: Layer, *, key_needed: bool = True) -> tuple[ClientSettings | None, dict[str, str]]:
     """Return the settings, or None if there are problems; and the problems by setting name."""
     values: dict[str, Any] = dict.fromkeys((*SETTINGS, *KEYS))
     problems: dict[str, str] = {}
