@@ -18,7 +18,7 @@ import msgspec
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from pushsdk._core.words import count, near_word
+from pushsdk._core.words import count
 from pushsdk._io.files import lock
 from pushsdk.cli.exit import CommandError, Exit, usage_error
 from pushsdk.cli.files import decoded
@@ -86,8 +86,7 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
     if options.faults in PRESETS:
         faults += PRESETS[options.faults].faults
     elif options.faults is not None:
-        near = near_word(options.faults, PRESETS)
-        advice = f"; did you mean {near}?" if near else f"; give a JSON file, or a preset: {', '.join(PRESETS)}"
+        advice = f"; give a JSON file, or a preset: {', '.join(PRESETS)}"
         with _option_errors(f"--faults {options.faults}", advice):
             faults += decoded(Path(options.faults).read_bytes(), list[Fault])
             Rules(faults)
