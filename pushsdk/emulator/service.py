@@ -115,7 +115,6 @@ class PushService:
             self._examine(limiter, record, request.headers)
         except Refused as refused:
             record.status, record.error = refused.status, refused.error
-            record.drop_users()
             return self._keep(record) or refuse(refused)
         decision = rules.decide(record.endpoint, record.user_ids, len(record.body))
         if decision.delay:
@@ -137,7 +136,7 @@ class PushService:
         try:
             if record.endpoint == "push":
                 push = read_push(record.body)
-                record.users, record.user_ids, record.digest = len(push.user_ids), push.user_ids, push.digest()
+                record.user_ids, record.digest = push.user_ids, push.digest()
                 _describe(record, push.message, push.user_ids[0])
             else:
                 request, trusted = read_campaign(record.body), self._guard.has_token(headers)
@@ -155,13 +154,11 @@ class PushService:
         """Accept the request unless the fault prevents that, store the record, then send the response or the fault."""
         record.accepted = fault is None or fault.accepts
         record.status = _SUCCESS[record.endpoint] if fault is None else fault.code
-        if not record.accepted:
-            record.drop_users()
-        campaign = record.campaign
+        campaign = record.campaign if record.accepted else None
         if (failure := self._keep(record)) is not None:
             return failure
         if record.accepted:
-            limiter.used += record.users
+            limiter.used += len(record.user_ids)
         if campaign is not None:
             self.campaigns.start_due()
         if fault is not None:
@@ -204,7 +201,7 @@ def _faulty_response(fault: Fault) -> web.Response:
 
 def _described(record: RequestRecord) -> Iterator[str]:
     if record.endpoint == "push":
-        yield counted(record.users)
+        yield counted(len(record.user_ids))
     for title in list(record.preview.title.values())[:1]:
         yield f'"{title[:_MAX_LOGGED]}"'
     if record.fault is not None:

@@ -132,7 +132,7 @@ WRONG = [
     ("claims release --older-than soon --claims sqlite:c", "older-than"),
     ("claims show --claims sqlite:c", "name a job"),
     # The emulator
-    ("emulator --faults flakey", "--faults flakey: No such file or directory; did you mean flaky?"),
+    ("emulator --faults flakey", "--faults flakey: No such file or directory; give a JSON file, or a preset: flaky, "),
     ("emulator --faults rules", "$[0]: Fault.probability must be a number from 0 to 1"),
     ("emulator --faults comma", "--faults comma: must be JSON: "),
     ("emulator --limits none", "--limits none: No such file"),

@@ -8,7 +8,7 @@ from pushsdk.emulator.store.records import Campaign, RequestRecord
 def push(box, *users, title="hello", digest=0, **fields):
     """An accepted push to these users."""
     body = json.dumps({"userIds": users}).encode()
-    content = {"users": len(users), "user_ids": users, "title": title, "digest": digest}
+    content = {"user_ids": users, "title": title, "digest": digest}
     values = {"body": body, "time": 1.0, "status": 204, "accepted": True} | content | fields
     return RequestRecord(inbox=box.id, endpoint="push", **values)
 

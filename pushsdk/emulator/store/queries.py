@@ -308,6 +308,7 @@ class Store:
 
 def _insert(db: Connection, record: RequestRecord) -> int:
     values = msgspec.structs.asdict(record) | {
+        "users": len(record.user_ids),
         "bytes": len(record.body),
         "preview": _encode(record.preview),
         "langs": f" {' '.join(record.preview.languages)} ".casefold(),
@@ -316,6 +317,8 @@ def _insert(db: Connection, record: RequestRecord) -> int:
     if not cursor.rowcount:
         return 0
     request = int(cursor.lastrowid or 0)
+    if not record.accepted:
+        return request
     db.executemany(
         "INSERT INTO received VALUES (?, ?, ?, ?, ?)",
         [(record.inbox, user, record.digest, request, times) for user, times in Counter(record.user_ids).items()],

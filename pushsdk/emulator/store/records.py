@@ -23,15 +23,14 @@ class RequestRecord(Struct, kw_only=True):
     """One request to be stored; the store sets ``id``.
 
     ``status`` is None if no response was sent. ``accepted`` says whether the service accepted the request, which a
-    fault can hide from the client. ``user_ids`` and ``digest`` (for the other content) come from a push, ``users`` is
-    the user count even if the push was refused. Lists show ``preview``, searches find ``title`` and ``text``.
+    fault can hide from the client: only then its users and its campaign are stored. ``user_ids`` and ``digest`` (for
+    the other content) come from a push. Lists show ``preview``, searches find ``title`` and ``text``.
     """
 
     inbox: int
     time: float
     endpoint: Endpoint
     body: bytes = b""
-    users: int = 0
     user_ids: tuple[str, ...] = ()
     digest: int = 0
     preview: Preview = Preview()
@@ -43,10 +42,6 @@ class RequestRecord(Struct, kw_only=True):
     fault: str | None = None
     error: str | None = None
     id: int = 0
-
-    def drop_users(self) -> None:
-        """Nobody got the request: forget its users and its campaign, and keep what lists show."""
-        self.user_ids, self.campaign = (), None
 
 
 class Push(Struct, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ def fill(path, api_key, count):
                     endpoint="push",
                     status=204,
                     accepted=True,
-                    users=1,
+                    user_ids=("u",),
                     preview=Preview(title={"en": f"Push number {number}"}, languages=("en",), first_user="u"),
                     title=f"push number {number}",
                 )
