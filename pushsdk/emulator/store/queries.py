@@ -206,7 +206,7 @@ class Store:
             return True
 
     def withdraw(self, campaign: Campaign) -> None:
-        """Delete the recipients of a campaign, so that the campaign can run again."""
+        """Delete a campaign's recipients, so that the campaign can run again."""
         with self._writing() as db:
             db.execute("DELETE FROM recipients WHERE request = ?", (campaign.id,))
 
@@ -263,7 +263,7 @@ class Store:
         return [tuple(row) for row in self._all(query)]
 
     def recipients(self, campaign: Campaign, *, after: str = "", limit: int = 100) -> list[Recipient]:
-        """Return the recipients of a campaign with their rows, as people count, from ``after`` on."""
+        """Return a campaign's recipients with their rows, as people count, from ``after`` on."""
         with self.open().reading() as db:
             rows = db.execute(_SQL["recipients"], {"request": campaign.id, "after": after, "limit": limit}).fetchall()
         return [Recipient(user, msgspec.json.decode(fields)) for user, fields in rows]

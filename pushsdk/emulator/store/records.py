@@ -156,7 +156,7 @@ class RequestSummary(Preview, frozen=True, kw_only=True):
 
 
 class Unmatched(Struct, frozen=True):
-    """The head of a request that did not reach an inbox, and the error it was refused with."""
+    """A request's head that did not reach an inbox, and the error it was refused with."""
 
     time: float
     method: str
@@ -166,7 +166,7 @@ class Unmatched(Struct, frozen=True):
 
 
 class InboxView(Struct, frozen=True):
-    """An inbox: its public name and label, the number of stored requests and the campaigns among them.
+    """An inbox: its public name and label, the stored requests, and the campaigns among them.
 
     ``last`` is the last request's time, ``faults`` the number of enabled fault rules.
     """
