@@ -29,6 +29,13 @@ class Server:
         self._env = env
         self._process = None
 
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
     def start(self):
         """Until it takes connections."""
         self._process = subprocess.Popen(
@@ -62,12 +69,8 @@ def redis_server(*options, tcp=False, durable=False):
         words = [*as_user, command, "--bind", "127.0.0.1", "--port", str(port), "--unixsocket", str(sock)]
         words += ["--save", "", "--dir", str(folder), "--appendonly", "yes" if durable else "no", *options]
         url = f"redis://127.0.0.1:{port}/0" if tcp else f"unix://{sock}"
-        server = Server(url, lambda: _answers(sock), words, signal="KILL", env=dict(os.environ))
-        server.start()
-        try:
+        with Server(url, lambda: _answers(sock), words, signal="KILL", env=dict(os.environ)) as server:
             yield server
-        finally:
-            server.stop()
 
 
 @contextmanager
@@ -92,14 +95,10 @@ def postgres_server(*options, durable=False):
         url = f"postgresql://postgres@/postgres?host={folder}"
         # Its last line, once it is up.
         state = data / "postmaster.pid"
-        server = Server(
+        with Server(
             url, lambda: state.exists() and state.read_text().endswith("ready   \n"), words, signal="QUIT", env=env
-        )
-        server.start()
-        try:
+        ) as server:
             yield server
-        finally:
-            server.stop()
 
 
 @contextmanager
@@ -121,14 +120,10 @@ def _folder(user):
 
 def _find(command):
     """Return the path of the command. Otherwise skip the test, or fail if servers are required."""
-    places = [
-        lambda: shutil.which(command),
-        # Debian keeps them out of the way, by version.
-        lambda: next(iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{command}"), reverse=True)), None),
-    ]
-    for place in places:
-        if rows := place():
-            return rows
+    # Debian keeps PostgreSQL's commands out of the way, by version.
+    places = [shutil.which(command), *sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{command}"), reverse=True)]
+    for place in filter(None, places):
+        return place
     reason = f"{command} is not installed (Debian: apt-get install redis-server postgresql)"
     if os.environ.get("PUSHSDK_REQUIRE_SERVERS"):
         pytest.fail(reason)

@@ -69,14 +69,10 @@ def location(request, monkeypatch):
             return True
         return False
 
-    server = Server(url, is_ready, next(steps), signal="KILL", env=dict(os.environ))
-    server.start()
-    try:
+    with Server(url, is_ready, next(steps), signal="KILL", env=dict(os.environ)):
         for name, value in next(steps).items():
             monkeypatch.setenv(name, value)
         yield next(steps)
-    finally:
-        server.stop()
 
 
 async def test_any_sequence_of_puts_matches_a_dictionary(location):

@@ -35,25 +35,10 @@ def prefect(tmp_path):
 
     alone = {"HOME": str(tmp_path), "PREFECT_HOME": str(tmp_path / "prefect"), "DO_NOT_TRACK": "1"}
     env = {**os.environ, **alone, "PYTHONPATH": str(ROOT), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-    command = [
-        sys.executable,
-        "-m",
-        "prefect",
-        "server",
-        "start",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--no-ui",
-    ]
+    command = [sys.executable, *f"-m prefect server start --host 127.0.0.1 --port {port} --no-ui".split()]
     url = f"http://127.0.0.1:{port}/api"
-    server = Server(url, answers, command, signal="KILL", env=env)
-    try:
-        server.start()
+    with Server(url, answers, command, signal="KILL", env=env):
         yield {**env, "PREFECT_API_URL": url}
-    finally:
-        server.stop()
 
 
 def test_a_flow_that_fails_is_killed_and_starts_anew_pushes_to_each_user_once(tmp_path, prefect):
