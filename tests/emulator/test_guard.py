@@ -145,6 +145,7 @@ async def test_the_token_opens_the_routes_for_the_named_hosts(guarded):
 
 
 async def test_health_and_the_page_need_no_token_and_hold_no_data(guarded):
+    assert (await guarded.get("/health"))["status"] == "ok"
     for path in ("/", "/main.js", f"{ROOT}/health", f"{ROOT}/openapi.json"):
         answer = await guarded.raw("GET", path)
         assert answer.status == 200
