@@ -8,15 +8,12 @@ import re
 import shlex
 import signal
 import subprocess
-from datetime import datetime, timedelta
-from types import SimpleNamespace
 
 import msgspec
 import pytest
 from support.command_line import run_apart, split, started
 
 from pushsdk import AsyncPushClient, cli, read_report
-from pushsdk._runs import stopping
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk.cli.commands import runs
@@ -145,14 +142,6 @@ def test_a_dry_run_shows_only_who_gets_a_push(broadcast, command):
     assert "no user is left" in command(f"send ann --title x {words}").err
     left = broadcast(f"{words} --exclude ids.txt")
     assert (left.code, left.err) == (2, "pushsdk: the source has no users beside the 3 excluded\n")
-
-
-def test_a_run_begins_nothing_after_the_time_of_its_first_call(broadcast, command, service, monkeypatch):
-    assert broadcast("--not-after 23:59:59.999999 --limit 1").code == 1
-    monkeypatch.setattr(stopping, "datetime", SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(days=1)))
-    result = command("resume spring.run --progress none")
-    assert (result.code, result.err.startswith("stopped: not to be sent after ")) == (1, True)
-    assert sum(service.users().values()) == 1
 
 
 def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, service):

@@ -92,16 +92,6 @@ def test_a_claim_is_shown_by_the_key_of_its_job_by_its_hash_or_by_the_first_digi
     assert (result.code, result.err) == (1, "--key order-44: nothing is claimed\n")
 
 
-def test_a_claim_is_released_by_the_key_of_its_job(command, tmp_path):
-    record = claimed_record(100.0)
-    asyncio.run(stored(SqliteClaims(tmp_path / "c"), {sha256(b"order-42").hexdigest(): record}))
-    words = f"--claims sqlite:{tmp_path / 'c'} --key order-42"
-    shown = command(f"claims show {words}").out
-    assert all(line in shown for line in ("ACCEPTED  1", "CLAIMED   1  in flight, or its process died"))
-    assert command(f"claims release {words} --yes").out == "released 1 user of 1 send\n"
-    assert "PENDING   1" in command(f"claims show {words}").out
-
-
 def test_what_another_program_has_stored_is_no_claim(command, address):
     async def store():
         async with SqliteClaims(address.removeprefix("sqlite:")) as claims:

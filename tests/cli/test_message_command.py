@@ -52,10 +52,6 @@ def test_a_preview_shows_each_language(command, file):
     assert command("message preview", file(MESSAGE), "--fields", '{"name": "Ann"}') == (0, PLAIN, "")
 
 
-def test_a_language_without_text_is_shown_as_such(command, file):
-    assert command("message preview", file({"title": {"en": ""}})).out == "[en] no platform\n(no text)\n"
-
-
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_a_message_without_languages_prints_a_notice(command, file, words):
     notice = "the message has no text: title, subtitle and body name no language\n"
