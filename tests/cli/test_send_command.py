@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import logging
 import os
 import pty
 import re
@@ -142,6 +143,13 @@ def test_a_dry_run_of_a_campaign_as_json_is_the_request_without_the_key(command,
     request = json.loads(result.out)
     assert (request["method"], request["url"]) == ("POST", f"{service.base_url}/v1/campaigns")
     assert (request["headers"], request["body"]["name"]) == ({"Content-Type": "application/json"}, "Spring")
+
+
+@pytest.mark.parametrize(("option", "level"), [("-v", "INFO"), ("-vv", "DEBUG")])
+def test_verbose_commands_log(command, service, option, level):
+    logger = logging.getLogger("pushsdk")
+    logger.setLevel(logging.NOTSET)
+    assert (command(SEND, option).code, logging.getLevelName(logger.level)) == (0, level)
 
 
 @pytest.mark.parametrize(
