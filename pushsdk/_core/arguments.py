@@ -38,7 +38,8 @@ def check_users(
     distinct = tuple(dict.fromkeys(ids))
     if len(distinct) < len(ids):
         encoded = encode_user_ids(distinct)
-    note(damage_of(distinct, encoded))
+    if damages := damage_of(distinct, encoded):
+        note(damages)
     return distinct, encoded, len(ids) - len(distinct)
 
 

@@ -56,8 +56,12 @@ class _Guard:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> bool:
         if kind is None or not issubclass(kind, Exception):
             return False
-        logger.error("OpenTelemetry raised %s; the send continues", kind.__name__)
+        _log(error)
         return True
+
+
+def _log(error: object) -> None:
+    logger.error("OpenTelemetry raised %s; the send continues", type(error).__name__)
 
 
 _GUARD = _Guard()
@@ -148,13 +152,13 @@ class ClientObserver:
 
     def attempt(self, operation: Operation, users: int, resends: int, *, first: bool) -> AttemptSpan:
         attempt = _Attempt(self, operation, users, resends)
-        with _GUARD:
-            if users > 1 and not resends:
+        if users > 1 and not resends:
+            with _GUARD:
                 self._instruments.batch_size.record(users, self._server)
-            if first and self._outside_sample():
-                # The span clock, in case this attempt gets one later.
-                attempt.started = time_ns()
-                return attempt
+        if first and self._outside_sample():
+            # The span clock, in case this attempt gets one later.
+            attempt.started = time_ns()
+            return attempt
         attempt.span = span = self.start_attempt(operation, users, resends)
         if self._propagator is not None:
             carrier: dict[str, str] = {}
@@ -172,8 +176,12 @@ class ClientObserver:
         if self._ratio >= 1.0 or random() < self._ratio:  # noqa: S311 - not for secrets
             return False
         # Under a sampled span, even from another process, the trace would have a hole.
-        context = _current()
-        return not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled
+        try:
+            context = _current()
+            return not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled
+        except Exception as error:  # noqa: BLE001 - as in ``_Guard``, which each attempt would pay for
+            _log(error)
+            return False
 
     def start_attempt(self, operation: Operation, users: int, resends: int, started: int | None = None) -> Span:
         """Start the span for an attempt, which began at ``started``, in nanoseconds since the epoch, or begins now."""
@@ -211,6 +219,11 @@ class ClientObserver:
 
     def record(self, span: Span | None, attempt: Attempt, failure: Failure | None) -> None:
         """Record the result of an attempt in its span, if the span is recording, and in the metrics."""
+        if span is not None or self.measured:
+            with _GUARD:
+                self._record(span, attempt, failure)
+
+    def _record(self, span: Span | None, attempt: Attempt, failure: Failure | None) -> None:
         of_span, of_metric = self._result_attributes(attempt.status, attempt.outcome, failure)
         # The context for the exemplar in the histogram entry.
         context: Context | None = None
@@ -263,9 +276,8 @@ class _Attempt(msgspec.Struct, eq=False, gc=False):
         span, observer = self.span, self.observer
         if span is None and (attempt is None or attempt.outcome is not _ACCEPTED):
             span = observer.start_attempt(self.operation, self.users, self.resends, self.started)
-        with _GUARD:
-            if attempt is not None:
-                observer.record(span, attempt, failure)
+        if attempt is not None:
+            observer.record(span, attempt, failure)
         if span is not None:
             with _GUARD:
                 if attempt is None:
