@@ -22,13 +22,15 @@ OUTCOMES = {
     UserState.UNKNOWN: Outcome.UNKNOWN,
 }
 """The outcome that a report shows for each state."""
-NOT_SETTLED = "claimed, and not settled"
+LEFT_IN_FLIGHT = "in flight when its process ended: the push may have been enqueued"
+IN_FLIGHT = {True: "in flight", False: LEFT_IN_FLIGHT}
+"""The reason for a claimed user, by whether a process is sending the run."""
 
 
-def reason_of(status: UserStatus, unsent: str = "not sent yet") -> str:
-    """Return the reason that a report shows for a user; ``unsent`` if the user was never tried."""
+def reason_of(status: UserStatus, unsent: str = "not sent yet", *, claimed: str = LEFT_IN_FLIGHT) -> str:
+    """Return the reason that a report shows for a user; ``unsent`` if never tried, ``claimed`` if not settled."""
     if status.state is UserState.CLAIMED:
-        return NOT_SETTLED
+        return claimed
     return status.reason or (unsent if status.state is UserState.PENDING else "")
 
 

@@ -11,7 +11,7 @@ import functools
 import math
 
 from pushsdk._core.body import EncodedIds
-from pushsdk._core.decisions import NOT_SETTLED
+from pushsdk._core.decisions import LEFT_IN_FLIGHT
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
@@ -56,7 +56,7 @@ class RunFileLog:
 
     def give_up_claims(self) -> None:
         """Settle as UNKNOWN the users whom a killed process left CLAIMED. From now on CLAIMED means in flight."""
-        unknown = UserStatus(UserState.UNKNOWN, None, NOT_SETTLED)
+        unknown = UserStatus(UserState.UNKNOWN, None, LEFT_IN_FLIGHT)
         for positions in self._journal.ranges(frozenset({UserState.CLAIMED})):
             self.settle(positions, unknown)
 

@@ -300,6 +300,9 @@ class PlanSender:
         self.wake()
 
 
+_CLAIMED = "in flight in another process, or in one that ended: the push may have been enqueued"
+
+
 def batch_of(ids: list[str], states: UserStates, unsent: str) -> pa.RecordBatch:
     """Return one row for each user."""
     runs = [(stop - start, status) for start, stop, status in states.runs()]
@@ -307,6 +310,6 @@ def batch_of(ids: list[str], states: UserStates, unsent: str) -> pa.RecordBatch:
         pa.array(ids, pa.string()),
         pa.concat_arrays([pa.repeat(OUTCOMES[status.state].value, users) for users, status in runs]),
         pa.concat_arrays([pa.repeat(pa.scalar(status.status, pa.int32()), users) for users, status in runs]),
-        pa.concat_arrays([pa.repeat(reason_of(status, unsent), users) for users, status in runs]),
+        pa.concat_arrays([pa.repeat(reason_of(status, unsent, claimed=_CLAIMED), users) for users, status in runs]),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=outcome_schema())

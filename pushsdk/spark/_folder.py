@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from pushsdk._core.decisions import OUTCOMES, reason_of
+from pushsdk._core.decisions import IN_FLIGHT, OUTCOMES, reason_of
 from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError, RunFileError
 from pushsdk._core.idempotency import ClaimRecord, digest_of
 from pushsdk._core.outcome import Outcome
@@ -331,13 +331,14 @@ def _sealed(folder: RunFolder) -> Manifest:
 
 
 def _recorded_rows(folder: RunFolder, outcome: Outcome | None) -> Iterator[Row]:
+    claimed = IN_FLIGHT[folder.in_use]
     for users, states in _recorded_chunks(folder, _sealed(folder)):
         ids = users.to_pylist()
         for start, stop, status in states.runs():
             recorded = OUTCOMES[status.state]
             if outcome in (None, recorded):
                 for user_id in ids[start:stop]:
-                    yield Row(user_id, recorded, status.status, reason_of(status))
+                    yield Row(user_id, recorded, status.status, reason_of(status, claimed=claimed))
 
 
 def _recorded_chunks(folder: RunFolder, manifest: Manifest) -> Iterator[tuple[Any, UserStates]]:

@@ -151,7 +151,9 @@ async def test_users_claimed_by_another_process_between_attempts_are_left_to_it(
         other = start(send(FakeService(then=hang(accepted=True)), claims, timeout=Timeout(attempt=30.0)))
         await running
         await cancel_after(0.0, other)
-    claimed = ReportedUser("UNKNOWN", None, "claimed, and not settled")
+    claimed = ReportedUser(
+        "UNKNOWN", None, "in flight in another process, or in one that ended: the push may have been enqueued"
+    )
     assert (set(run.rows().values()), one.users()) == ({claimed}, {})
 
 

@@ -29,9 +29,9 @@ class User(NamedTuple):
 
     @property
     def row(self):
-        if self.status.state is UserState.CLAIMED:
-            return Row(self.name, self.outcome, None, "claimed, and not settled")
         reason = self.status.reason or ("not sent yet" * (self.outcome is Outcome.NOT_SENT))
+        if self.status.state is UserState.CLAIMED:
+            reason = "in flight"
         return Row(self.name, self.outcome, self.status.status, reason)
 
 

@@ -348,10 +348,12 @@ def test_a_reader_learns_what_another_process_does_with_the_run(tmp_path):
     journal.add([chunk("a")])
     journal.seal(duplicates=0)
     record(journal, [event(CLAIMED, 0, 1)])
-    assert (read_report(path).in_use, read_report(path).unknown) == (True, 1)
+    assert (read_report(path).in_use, read_report(path).reasons) == (True, {"in flight": 1})
     journal.close()
     (tmp_path / "run-lock").write_bytes(b"")  # left by somebody who was killed
-    assert not read_report(path).in_use
+    report = read_report(path)
+    assert not report.in_use
+    assert report.reasons == {"in flight when its process ended: the push may have been enqueued": 1}
 
 
 def test_without_flock_no_lock_is_seen(tmp_path, monkeypatch):

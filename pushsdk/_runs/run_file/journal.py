@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from pushsdk._core.decisions import OUTCOMES, reason_of
+from pushsdk._core.decisions import IN_FLIGHT, OUTCOMES, reason_of
 from pushsdk._core.errors import RunFileError, RunPlanError
 from pushsdk._core.outcome import Guarded, Outcome
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
@@ -102,6 +102,8 @@ class Journal:
     def __init__(self, run_path: RunFilePath, file: RunFile, header: Header) -> None:
         self._run_path = run_path
         self._file = file
+        # The reason for CLAIMED users. Set by ``_open``.
+        self._claimed = IN_FLIGHT[True]
         self.header = header
         #: True once the plan is complete. Set by ``seal``, with ``duplicates`` and ``excluded``.
         self.sealed = False
@@ -269,7 +271,7 @@ class Journal:
         """Count users by the reason why they were not accepted, if there is one."""
         users: Counter[str] = Counter()
         for start, stop, status in self.states.runs():
-            users[reason_of(status, "")] += stop - start
+            users[reason_of(status, "", claimed=self._claimed)] += stop - start
         return {reason: number for reason, number in users.items() if reason}
 
     def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
@@ -279,9 +281,9 @@ class Journal:
         for status, positions in self._runs(states):
             if positions.chunk != chunk:
                 chunk, ids = positions.chunk, self._ids(positions.chunk)
-            first, shown = self._offsets[chunk], (OUTCOMES[status.state], status.status, reason_of(status))
+            first, reason = self._offsets[chunk], reason_of(status, claimed=self._claimed)
             for user in ids[positions.start - first : positions.stop - first]:
-                yield Row(user, *shown)
+                yield Row(user, OUTCOMES[status.state], status.status, reason)
 
     def drop_incomplete(self) -> None:
         """Remove the file if its plan is incomplete: nothing was sent, and nothing can be."""
@@ -312,6 +314,8 @@ class Journal:
 
     @classmethod
     def _open(cls, run_path: RunFilePath, *, write: bool, durable: bool) -> "Journal":
+        # Before reading: users in flight then were in flight in a live process.
+        claimed = IN_FLIGHT[run_path.in_use]
         file = RunFile.open(run_path, write=write, durable=durable)
         with file.closed_on_error():
             try:
@@ -321,7 +325,7 @@ class Journal:
                 *row, last, last_crc, newest = ends[0]
                 meta = _decode(_META, row)
                 journal = cls(run_path, file, meta.header)
-                journal._crc = row[1]
+                journal._claimed, journal._crc = claimed, row[1]
                 journal._read_plan(meta.seal)
                 journal._read_log(last)
                 for notes in file.read(_SELECT_NOTES):
