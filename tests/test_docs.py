@@ -297,6 +297,10 @@ def test_the_defaults_of_a_client_are_those_of_the_code():
         ("rate limit", "errors", "RateLimitedError"),
         ("RetryPolicy", "reference", "RetryPolicy"),
         ("firebase", "migration", "From Firebase Cloud Messaging"),
+        ("mypy", "sending", "Type checkers"),
+        ("who got the push", "broadcasts", "Who got the push, who did not, and why?"),
+        ("which users failed", "broadcasts", "Who got the push, who did not, and why?"),
+        ("refused connection in a test", "testing", "Let the service fail"),
     ],
 )
 def test_a_search_finds_the_words_that_people_type(query, page, heading):
