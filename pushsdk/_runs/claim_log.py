@@ -295,9 +295,7 @@ def _reason(why: Exception) -> str:
     if not isinstance(cause, OSError) or not cause.errno:
         return ""
     path = f" {cause.filename!r}" if cause.filename else ""
-    return (
-        f": {os.strerror(cause.errno)}{path}; {_FIXES.get(cause.errno, 'is the store up, at the address in claims=?')}"
-    )
+    return f": {os.strerror(cause.errno)}{path}; {_FIXES.get(cause.errno, 'is the store up, and its address right?')}"
 
 
 _FIXES = {errno.ENOENT: "does its folder exist?", errno.ENOSPC: "make room, then deliver the job again"}

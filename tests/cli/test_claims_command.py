@@ -57,6 +57,7 @@ def test_claimed_sends_are_listed_with_the_oldest_first_and_what_to_do(command, 
     head, *lines = result.out.splitlines()
     assert (result.code, head) == (0, "claimed at                  age    users  hash of the key")
     assert result.err.startswith("nearly all jobs in doubt had been pushed: look at one with pushsdk claims show")
+    assert command("claims show", key_of(1), "--claims", address).err == result.err
     assert [line.split()[2:] for line in lines] == [["1", key_of(number)] for number in (1, 2, 0)]
 
 
@@ -86,6 +87,9 @@ def test_a_claim_is_shown_by_the_key_of_its_job_by_its_hash_or_by_the_first_digi
     assert {(result.code, result.err) for result in shown} == {(0, "")}
     assert all(result.out.startswith(f"{digest}, claimed 0:0") for result in shown)
     assert shown[0].out.endswith("Z\nACCEPTED  1\n")
+    result = command("claims release --yes --key order-42 --claims", address)
+    assert (result.code, result.err) == (1, "")
+    assert result.out.endswith("Z\nACCEPTED  1\nreleased 0 users of 0 sends\n")
     rows = command("claims show --key order-43 --key order-42 --claims", address, "--json").out
     assert [json.loads(row)["states"][0]["users"] for row in rows.splitlines()] == [1, 1]
     result = command("claims show --key order-42 --key order-44 --claims", address)
@@ -171,9 +175,17 @@ def test_a_variable_names_a_store_on_a_server(command, monkeypatch, objects_url)
             "sqlite:PATH, redis://HOST, postgresql://HOST/DATABASE or s3://BUCKET/PREFIX",
         ),
         ("redis://:s3cret@host:port", 2, "the URL of a Redis must be like"),
-        ("redis://:s3cret@127.0.0.1:1", 4, "the claim store failed (ConnectionError)"),
+        (
+            "redis://:s3cret@127.0.0.1:1",
+            4,
+            "(ConnectionError: Connection refused; is the store up, and its address right?)",
+        ),
         ("s3://key:s3cret@bucket", 2, "the URL of an object store must be like"),
-        ("s3://another", 4, "the claim store failed: the bucket or container does not exist: create it"),
+        (
+            "s3://another",
+            4,
+            "the claim store failed (ObjectStoreError: the bucket or container does not exist: create it",
+        ),
         ("sqlite:/", 4, "the file of the claim store can't be used: it is a folder"),
     ],
 )

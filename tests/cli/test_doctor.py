@@ -179,11 +179,20 @@ def test_the_claim_store_is_opened_and_its_settings_are_findings(
                 f"{postgres_url}&default_transaction_read_only=on",
                 [("warn", "a crash of its machine: set fsync to on"), ("warn", "it is read-only: is it a standby?")],
             ),
-            ("postgres://s3cret@127.0.0.1:1/x", [("fail", "the claim store failed (ConnectionRefusedError)")]),
+            (
+                "postgres://s3cret@127.0.0.1:1/x",
+                [("fail", "the claim store failed (ConnectionRefusedError: Connection refused")],
+            ),
             (server.url, [("warn", "maxmemory-policy volatile-lru"), ("warn", "set appendonly yes")]),
             (objects_url, []),
-            ("s3://s3cret", [("fail", "the claim store failed: the bucket or container does not exist")]),
-            ("redis://:s3cret@127.0.0.1:1", [("fail", "the claim store failed (ConnectionError)")]),
+            (
+                "s3://s3cret",
+                [("fail", "the claim store failed (ObjectStoreError: the bucket or container does not exist")],
+            ),
+            (
+                "redis://:s3cret@127.0.0.1:1",
+                [("fail", "the claim store failed (ConnectionError: Connection refused; is the store up")],
+            ),
             ("s3cret", [("fail", "claims must be a claim store, or its location")]),
         ):
             monkeypatch.setenv("PUSHSDK_CLAIMS", claims)

@@ -197,7 +197,7 @@ async def test_a_status_of_a_proxy_is_named():
 @pytest.mark.parametrize("location", ["redis://127.0.0.1:{}", "postgresql://127.0.0.1:{}/db"])
 async def test_a_claim_store_that_is_down_asks_whether_it_is_up(location):
     async with closed_port() as (_, port), client_of("http://127.0.0.1:9", claims=location.format(port)) as client:
-        with pytest.raises(ClaimStoreError, match=r"refused; is the store up, at the address in claims=\?"):
+        with pytest.raises(ClaimStoreError, match=r"refused; is the store up, and its address right\?"):
             await client.send("u", MESSAGE, idempotency_key="job-1")
 
 

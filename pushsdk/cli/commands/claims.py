@@ -1,6 +1,7 @@
 """``pushsdk claims list``, ``show``, ``count``, ``release``: sends with an idempotency key that have claimed users."""
 
 import asyncio
+import itertools
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -15,9 +16,10 @@ from pushsdk import ConfigurationError, PushError
 from pushsdk._core import words
 from pushsdk._core.idempotency import NAME_DIGITS, ClaimRecord, digest_of
 from pushsdk._core.user_states import UserState, UserStates
+from pushsdk._runs.claim_log import store_failure
 from pushsdk.claims import SERVERS, ClaimStore, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
-from pushsdk.claims.store import PAGE, Claim, ObjectStoreError
+from pushsdk.claims.store import PAGE, Claim
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.options import Json, JsonLines, Yes
 from pushsdk.cli.output import print_figures
@@ -31,6 +33,10 @@ _MEANINGS = {
     UserState.CLAIMED: "in flight, or its process died",
     UserState.PENDING: "not sent: the next delivery sends",
 }
+_IN_DOUBT = (
+    "nearly all jobs in doubt had been pushed: look at one with pushsdk claims show, and release it only if a second "
+    "push is better than none; see: pushsdk docs idempotency"
+)
 Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
 Keys = Annotated[Sequence[str], Parameter(negative=(), help="Select the job of this idempotency key. Repeatable.")]
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
@@ -74,10 +80,7 @@ def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: Json
     if not sends:
         warn("nothing is claimed")
     elif not json:
-        warn(
-            "nearly all jobs in doubt had been pushed: look at one with pushsdk claims show, and release it only if a "
-            "second push is better than none; see: pushsdk docs idempotency"
-        )
+        warn(_IN_DOUBT)
     return Exit.DONE
 
 
@@ -101,12 +104,18 @@ def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = Fal
         raise usage_error("name a job by its hash, or by --key and its idempotency key")
     found = with_store(store.open, lambda opened: _claims_of(opened, [*names]))
     for digest, claim in found.items():
-        try:
-            record = ClaimRecord.decode(claim.record)
-            _print_claim(digest, record, record.states(), json=json)
-        except (ValueError, RecursionError):
-            warn(f"{digest}: what is stored there is no claim of this version")
+        _show(digest, claim, json=json)
+    if not json and any(itertools.starmap(_operators.claimed_in, found.items())):
+        warn(_IN_DOUBT)
     return Exit.DONE if _tell_missing(names, found) else Exit.INCOMPLETE
+
+
+def _show(digest: str, claim: Claim, *, json: bool = False) -> None:
+    try:
+        record = ClaimRecord.decode(claim.record)
+        _print_claim(digest, record, record.states(), json=json)
+    except (ValueError, RecursionError):
+        warn(f"{digest}: what is stored there is no claim of this version")
 
 
 def _print_claim(digest: str, record: ClaimRecord, states: UserStates, *, json: bool) -> None:
@@ -158,9 +167,12 @@ def _chosen(names: Mapping[str, str], older_than: timedelta | None, store: Store
     if not names:
         return _claimed(store, older_than)
     claims = with_store(store.open, lambda opened: _claims_of(opened, [*names]))
-    sends = [send for digest, claim in claims.items() if (send := _operators.claimed_in(digest, claim)) is not None]
-    _tell_missing(names, [send.key for send in sends])
-    return sends
+    _tell_missing(names, claims)
+    sends = {digest: _operators.claimed_in(digest, claim) for digest, claim in claims.items()}
+    for digest, send in sends.items():
+        if send is None:
+            _show(digest, claims[digest])
+    return [*filter(None, sends.values())]
 
 
 def _tell_missing(names: Mapping[str, str], found: Collection[str]) -> bool:
@@ -202,7 +214,5 @@ def with_store(make: Callable[[], ClaimStore], operation: Callable[[ClaimStore],
         return asyncio.run(run())
     except (PushError, CommandError):
         raise
-    except ObjectStoreError as error:
-        raise CommandError(f"the claim store failed: {error}", Exit.CANNOT_RUN) from None
     except Exception as error:  # noqa: BLE001 - a driver's text may hold the address
-        raise CommandError(f"the claim store failed ({type(error).__name__})", Exit.CANNOT_RUN) from None
+        raise CommandError(store_failure(error), Exit.CANNOT_RUN) from None
