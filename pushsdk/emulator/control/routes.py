@@ -194,18 +194,13 @@ def openapi(version: str, *, token: bool) -> dict[str, Any]:
     references, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schemas = dict(zip(kinds, references, strict=True))
     document["info"]["version"], document["components"]["schemas"] = version, components
+    # An Api-Key names the inbox, or the query does.
     needed: dict[str, list[str]] = {"token": []} if token else {}
+    document["security"] = [{**needed, "key": []}, needed]
     for route in ROUTES:
-        operation = {**_operation(route, schemas, components), "security": _security(route, needed)}
+        operation = _operation(route, schemas, components)
         document["paths"].setdefault(f"{ROOT}{route.path}", {})[route.method.lower()] = operation
     return document
-
-
-def _security(route: Route, needed: dict[str, list[str]]) -> list[dict[str, list[str]]]:
-    if route.open:
-        return []
-    # An Api-Key names the inbox, or the query does.
-    return [{**needed, "key": []}, needed] if "inbox" in route.kinds else [needed]
 
 
 def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
