@@ -20,16 +20,16 @@ PLAIN = """\
 Hello Ann
 Spring
 The sale is open.
-image: https://shop.example/a.png
-buttons: Look, Later
-opens: https://shop.example
+androidActionButtons: [{"label":"Look"},{"url":"x:y","label":""},{"label":"Later"}]
+bigImageUrl: "https://shop.example/a.png"
+iosActionUrl: "https://shop.example"
 
 [de] iOS, Android
 Hallo Ann
 Es geht los.
-image: https://shop.example/a.png
-buttons: Look, Later
-opens: https://shop.example
+androidActionButtons: [{"label":"Look"},{"url":"x:y","label":""},{"label":"Later"}]
+bigImageUrl: "https://shop.example/a.png"
+iosActionUrl: "https://shop.example"
 """
 
 
@@ -62,7 +62,7 @@ def test_a_preview_of_one_language_as_json(command, file):
     result = command("message preview", file({"message": MESSAGE, "userIds": ["ann"]}), "--lang", "de", "--json")
     content = json.loads(result.out)
     assert (content["language"], content["title"], content["subtitle"]) == ("de", "Hallo du", "")
-    assert content["buttons"] == ["Look", "Later"]
+    assert content["androidActionButtons"] == MESSAGE["androidActionButtons"]
 
 
 def test_the_interface_is_printed_for_the_address_that_is_given(command):

@@ -194,13 +194,10 @@ def _claimed(store: StoreOptions, older_than: timedelta | None) -> list[ClaimedS
 
 async def _claims_of(store: ClaimStore, names: Sequence[str]) -> dict[str, Claim]:
     """Return the claims whose keys begin with these names."""
-    short = tuple(name for name in names if len(name) < _WHOLE)
-    claims = {key: claim async for key, claim in store.scan() if key.startswith(short)} if short else {}
-    whole = [name for name in names if len(name) == _WHOLE]
-    for first in range(0, len(whole), PAGE):
-        page = whole[first : first + PAGE]
-        claims |= {key: claim for key, claim in zip(page, await store.get(page), strict=True) if claim is not None}
-    return claims
+    if len(names) > PAGE or any(len(name) < _WHOLE for name in names):
+        return {key: claim async for key, claim in store.scan() if key.startswith(tuple(names))}
+    found = await store.get(names)
+    return {key: claim for key, claim in zip(names, found, strict=True) if claim is not None}
 
 
 def with_store(make: Callable[[], ClaimStore], operation: Callable[[ClaimStore], Awaitable[T]]) -> T:

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
+import msgspec
 from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
@@ -23,38 +24,23 @@ ResourceFile = Annotated[str, Parameter(help="The JSON file of a message, campai
 def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the message in each of its languages, as a user with these fields sees it."""
     texts = {name: message.get(name) or {} for name in TEXTS}
+    others = {name: value for name, value in message.items() if name not in TEXTS}
     shown = []
     for language in dict.fromkeys(itertools.chain(*texts.values())):
         rendered = {name: render(translations.get(language, ""), fields) for name, translations in texts.items()}
-        shown.append({"language": language, **rendered, **_of_all_languages(message)})
+        shown.append({"language": language, **rendered, **others})
     return shown
-
-
-def _of_all_languages(message: Mapping[str, Any]) -> dict[str, Any]:
-    switches = {"iOS": "iosEnabled", "Android": "androidEnabled"}
-    labels = [button.get("label", "") for button in message.get("androidActionButtons", ())]
-    return {
-        "platforms": ", ".join(name for name, switch in switches.items() if message.get(switch)) or "no platform",
-        "image": _first_of(message, "bigImageUrl", "richMediaUrl"),
-        "buttons": list(filter(None, labels)),
-        "opens": _first_of(message, "iosActionUrl", "androidActionUrl"),
-    }
-
-
-def _first_of(message: Mapping[str, Any], *names: str) -> Any:
-    """Return the value of the first of these fields that has one, else an empty text."""
-    return next(filter(None, map(message.get, names)), "")
 
 
 def _rows(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the lines of a notification, each with its style."""
-    yield f"[{shown['language']}] {shown['platforms']}", "cyan"
+    switches = {"iosEnabled": "iOS", "androidEnabled": "Android"}
+    platforms = ", ".join(platform for name, platform in switches.items() if shown.get(name)) or "no platform"
+    yield f"[{shown['language']}] {platforms}", "cyan"
     texts = ((shown["title"], "bold"), (shown["subtitle"], ""), (shown["body"], ""))
     yield from [(line, style) for text, style in texts for line in text.splitlines()] or [("(no text)", "dim")]
-    details = (("image", "dim"), ("buttons", "bold cyan"), ("opens", "dim"))
-    for name, style in details:
-        if value := shown[name]:
-            yield f"{name}: {', '.join(value) if name == 'buttons' else value}", style
+    for name in sorted(shown.keys() - {"language", "type", *TEXTS, *switches}):
+        yield f"{name}: {msgspec.json.encode(shown[name]).decode()}", "dim"
 
 
 def lint(file: ResourceFile, /, *, json: JsonLines = False) -> int:
