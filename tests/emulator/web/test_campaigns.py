@@ -37,10 +37,8 @@ async def test_a_campaign_is_composed_started_by_hand_and_shows_its_recipients(o
 
 
 async def test_a_new_campaign_shows_each_field_and_how_its_start_was_read(desk):
-    await desk.push()
     page = await desk.page("/#/campaigns")
     await see(page, "heading", "No campaign yet")
-    await page.set_viewport_size({"width": 390, "height": 844})
     segment = {"query": "SELECT id FROM customers", "primaryKey": "customer_id"}
     schedule = {"type": "START_NOW", "startTs": 4_000_000_000_000}
     campaign = {"name": "Spring sale", "externalId": "spring-27", "segment": segment, "schedule": schedule}
@@ -53,12 +51,8 @@ async def test_a_new_campaign_shows_each_field_and_how_its_start_was_read(desk):
     text = await detail.inner_text()
     words = ["spring-27", *segment.values(), *map(str, schedule.values()), desk.emulator.campaigns[0].uuid]
     assert [word for word in words if word not in text] == []
-    result = page.locator(".block.result")
-    heading, reason = [await result.locator(part).bounding_box() for part in ("h3", ".trouble")]
-    assert reason["y"] >= heading["y"] + heading["height"]
-    assert reason["width"] > 340
     await press(page, "Open its request", "link")
-    await read(page.locator(".detail-head .eyebrow"), "Campaign 2 ")
+    await read(page.locator(".detail-head .eyebrow"), "Campaign 1 ")
     await press(page, "see its campaign", "link")
     await see(page, "heading", "Spring sale")
 

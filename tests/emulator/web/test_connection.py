@@ -1,15 +1,10 @@
-"""The stream: a lost connection, a restart, a flood, a hundred thousand pushes."""
+"""The stream: a lost connection, a restart, a flood."""
 
 import asyncio
-import json
 
-from support.page_words import press, read, see
+from support.page_words import read, see
 
 from pushsdk.emulator import Emulator
-from pushsdk.emulator.store.queries import Store
-from pushsdk.emulator.store.records import Preview, RequestRecord
-
-MANY = 100_000
 
 
 async def test_a_lost_connection_is_restored_with_the_inbox_or_without_it(open_desk, tmp_path):
@@ -52,48 +47,3 @@ async def test_a_flood_is_shown_to_its_last_push_and_a_reset_empties_the_page(de
     await desk.control("POST", "/reset", {})
     await see(page, "heading", "Send a push")
     assert await page.locator(".push-row").count() == 0
-
-
-def fill(path, api_key, count):
-    """Fill a store with pushes, as the service would."""
-    store = Store(path, keep=count + 1)
-    inbox = store.inbox(api_key).id
-    body = json.dumps({"userIds": ["u"], "message": {"title": {"en": "Push"}}}).encode()
-    for start in range(0, count, 10_000):
-        store.write(
-            [
-                RequestRecord(
-                    inbox=inbox,
-                    time=1_700_000_000.0 + number,
-                    body=body,
-                    endpoint="push",
-                    status=204,
-                    accepted=True,
-                    user_ids=("u",),
-                    preview=Preview(title={"en": f"Push number {number}"}, languages=("en",), first_user="u"),
-                    title=f"push number {number}",
-                )
-                for number in range(start, start + 10_000)
-            ]
-        )
-    store.close()
-
-
-async def test_a_hundred_thousand_pushes_are_counted_and_loaded_on_demand_and_do_not_move(open_desk, tmp_path):
-    fill(tmp_path / "many.db", "the-key", MANY)
-    desk = await open_desk(store=tmp_path / "many.db", api_key="the-key", keep=MANY + 1)
-    page = await desk.page()
-    await read(page.locator(".list-count"), "100,000 pushes")
-    row = page.get_by_role("option", name=f"Push number {MANY - 250}")
-    while not await row.count():
-        await page.locator(".rows").evaluate("rows => { rows.scrollTop = Math.min(rows.scrollTop + 600, 249 * 84) }")
-    assert await page.locator(".push-row").count() < 60
-    before = await row.bounding_box()
-    await desk.push("Newest")
-    await see(page, "button", "1 new")
-    assert await row.bounding_box() == before
-    await press(page, "1 new")
-    await see(page, "option", "Newest")
-    await page.get_by_role("searchbox", name="Search pushes").fill("number 77777")
-    await see(page, "option", "Push number 77777")
-    assert desk.complaints == []
