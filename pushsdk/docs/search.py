@@ -15,7 +15,9 @@ from pushsdk import docs
 
 SYNONYMS: dict[str, list[str]] = json.loads(Path(__file__).with_name("synonyms.json").read_text(encoding="utf-8"))
 # Question words that do not name the subject.
-_FILLER = re.compile("an?|and|are|can|do|does|for|from|how|i|in|is|it|mean|my|of|on|or|the|to|use|what|when|why|with")
+_FILLER = re.compile(
+    "an?|and|are|can|do|does|for|from|how|i|in|is|it|mean|my|of|on|or|the|to|use|what|when|which|why|with"
+)
 _WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])|[\W_]+")
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|e|s)$")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
