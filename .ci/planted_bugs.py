@@ -86,7 +86,7 @@ RETRIES = [
         "an unknown outcome is pushed again unasked",
         "_core.policy:RetryPolicy.should_retry",
         "return attempt.outcome is Outcome.UNKNOWN or attempt.retryable",
-        "tests/core/test_policy.py",
+        "tests/io/test_retrying.py::test_how_often_each_policy_tries",
     ),
     Bug(
         "retries of many clients come at the same moment",

@@ -12,7 +12,6 @@ from support.shaky_claims import ShakyClaims
 from support.virtual_time import virtual
 
 from pushsdk import (
-    Batching,
     ClaimStoreError,
     ClientClosedError,
     Limits,
@@ -68,7 +67,7 @@ class DispatcherRun:
             log=ClaimLog(claims, engine),
             stop_policy=stop_policy or StopPolicy.off(),
             varied=personal is not None,
-            outcomes=self.box,  # type: ignore[arg-type]
+            outcomes=self.box,
         )
 
     async def send(self, users=10, *, size=10, every=0.0):
@@ -189,19 +188,6 @@ async def test_users_settled_by_another_process_are_left_out_of_a_request():
 
 
 @virtual
-async def test_settled_users_are_skipped_without_using_the_rate():
-    service, claims = FakeService(), MemoryClaims()
-    await send(service, claims, 1000)
-    started = now()
-    async with client_of(service, rate=Share(users_per_second=1, index=9, count=10)) as client:
-        assert await DispatcherRun(client, claims).send(1000) == {"ACCEPTED": 1000}
-        assert now() - started < 0.1
-        assert await DispatcherRun(client, claims).send(1010) == {"ACCEPTED": 1010}
-    # What is left is ten users' worth, and its turn.
-    assert now() - started < 10.0
-
-
-@virtual
 async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_is_sent():
     service = FakeService(then=lambda _: answer(after=1.0))
     async with client_of(service) as client:
@@ -222,18 +208,6 @@ async def test_a_request_is_over_before_its_claim_expires():
     assert now() == pytest.approx(30.0, abs=0.5)
 
 
-@virtual
-async def test_a_claim_about_to_expire_is_withdrawn_before_sending():
-    # The service pauses longer than half of the time that a claim lasts.
-    def then(request):
-        return answer(503, {"Retry-After": "45"}) if len(service.sent) == 1 else answer()
-
-    service = FakeService(then=then)
-    claims, limits = ShakyClaims(claim_ttl=60.0), Limits(in_flight=2)
-    assert await send(service, claims, personal=PERSONAL, limits=limits) == {"ACCEPTED": 10}
-    assert service.users() == once(10)
-
-
 @pytest.mark.parametrize("personal", [None, PERSONAL])
 @virtual
 async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent(personal):
@@ -241,14 +215,6 @@ async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent(perso
     with pytest.raises(ClaimStoreError, match=r"not sent: the claim store failed \(StoreDownError\)"):
         await send(service, claims, 20, personal=personal, limits=ONE if personal else Limits())
     assert service.written == []
-
-
-@virtual
-async def test_users_reported_as_not_sent_are_pending_for_all_even_after_a_failed_withdrawal():
-    claims = ShakyClaims(swap=["down"])
-    assert await send(FakeService(then=answer(401)), claims) == {"NOT_SENT": 10}
-    assert claims.states() == [[UserState.PENDING] * 10]
-    assert await send(FakeService(), claims) == {"ACCEPTED": 10}
 
 
 @virtual
@@ -270,9 +236,6 @@ async def test_an_accepted_user_that_was_not_settled_is_accepted_here_and_unknow
     assert service.sent == []
 
 
-# -- rejections -------------------------------------------------------------------------------------------------------
-
-
 @virtual
 async def test_untried_users_are_left_to_the_next_call():
     claims = MemoryClaims()
@@ -283,6 +246,9 @@ async def test_untried_users_are_left_to_the_next_call():
     assert totals == {"REJECTED": 8, "NOT_SENT": 32, "ACCEPTED": 40}
     assert await send(service, claims, 80, size=40, limits=ONE) == {"REJECTED": 8, "ACCEPTED": 72}
     assert set(service.users().values()) == {1}
+
+
+# -- rejections -------------------------------------------------------------------------------------------------------
 
 
 @virtual
@@ -309,25 +275,6 @@ async def test_users_are_rejected_only_after_single_users_were_rejected():
     assert sum(len(request.user_ids) == 1 for request in service.written) >= 8
 
 
-@pytest.mark.parametrize(
-    ("status", "options"), [(302, {}), (413, {}), (413, {"batching": Batching(split_on=frozenset())})]
-)
-@virtual
-async def test_a_rejection_that_is_not_about_users_leaves_them_pending(status, options):
-    service, claims = FakeService(answer(status)), ShakyClaims()
-    assert await send(service, claims, 2, **options) == {"NOT_SENT": 2}
-    assert claims.states() == [[UserState.PENDING] * 2]
-    assert await send(service, claims, 2) == {"ACCEPTED": 2}
-    assert len(service.sent) == 2
-
-
-@virtual
-async def test_a_personal_message_that_is_too_large_is_left_and_the_others_are_sent():
-    service = FakeService(then=lambda request: answer(413 if request.users == ("user-1",) else 204))
-    assert await send(service, users=3, personal=PERSONAL) == {"ACCEPTED": 2, "NOT_SENT": 1}
-    assert len(service.sent) == 3
-
-
 # -- when it stops ----------------------------------------------------------------------------------------------------
 
 
@@ -340,12 +287,6 @@ async def test_a_long_outage_stops_the_sending_without_claims(then, expected):
     timeout = Timeout(total=None, attempt=200.0)
     assert await send(FakeService(then=then), claims, 2000, stop_policy=stop_policy, timeout=timeout) == expected
     assert not [state for state in claims.states() if UserState.CLAIMED in state]
-
-
-@virtual
-async def test_a_slow_input_is_not_an_outage_also_if_a_failure_follows():
-    service, stop_policy = FakeService(*[refused()] * 2), StopPolicy(max_outage=60.0)
-    assert await send(service, users=100, every=100.0, stop_policy=stop_policy) == {"ACCEPTED": 100}
 
 
 @virtual
@@ -404,13 +345,6 @@ async def test_a_client_closed_in_the_middle_does_not_seem_complete():
 
 
 @virtual
-async def test_cancelling_leaves_requests_in_flight_unknown_and_withdraws_the_rest():
-    service, claims = FakeService(then=hang(accepted=True)), ShakyClaims()
-    await cancel_after(1.0, start(send(service, claims, personal=PERSONAL, limits=Limits(in_flight=2))))
-    assert claims.states() == [[UserState.UNKNOWN] * 2 + [UserState.PENDING] * 8]
-
-
-@virtual
 async def test_cancelled_while_the_store_is_asked_nothing_is_sent_and_the_claim_is_given_back():
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     await cancel_after(0.5, start(send(service, claims)))
@@ -450,28 +384,3 @@ async def test_clients_that_share_a_rate_keep_it_from_the_first_request_on(perso
     for number, at in enumerate(sent):
         assert (number + 1) * size <= 100 * at + size + 0.5, at
     assert now() == pytest.approx(64 * 50 / 100, abs=0.5)
-
-
-@pytest.mark.parametrize(("personal", "users"), [(None, 640), (PERSONAL, 64)])
-@virtual
-async def test_all_places_on_the_wire_are_used_and_no_more(personal, users):
-    service = FakeService(then=lambda request: answer(after=1.0))
-    totals = await send(service, users=users, personal=personal, limits=Limits(in_flight=8))
-    assert (totals, service.most_in_flight) == ({"ACCEPTED": users}, 8)
-    assert now() == pytest.approx(8.0, abs=0.2)
-
-
-@virtual
-async def test_of_personal_chunks_few_are_claimed_at_a_time():
-    claimed = []
-
-    class Counting(ShakyClaims):
-        async def put(self, puts, ttl):
-            if not puts[0].expected:
-                claimed.append(sum(UserState.CLAIMED in state for state in self.states()))
-            return await super().put(puts, ttl)
-
-    service = FakeService(then=lambda request: answer(after=1.0))
-    await send(service, Counting(), 500, size=50, personal=PERSONAL, limits=Limits(in_flight=8))
-    assert len(claimed) == 10
-    assert max(claimed) <= 1

@@ -1,18 +1,15 @@
 """A plan over real sockets: requests, outcomes and claims, judged by the service's own count."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from support.arrow_plans import MESSAGE, ReportedUser, counts, plan, rebatched, reported, user
 
-from pushsdk import Batching, Limits, MessageWarning, RetryPolicy, StopPolicy
+from pushsdk import MessageWarning, RetryPolicy
 from pushsdk.emulator import Fault
 
-Push = Callable[..., Any]
 ACCEPTED = ReportedUser("ACCEPTED", 204, "")
 
 
@@ -38,12 +35,6 @@ def test_damaged_ids_in_a_plan_are_counted_in_one_warning(personal, push_env, se
         list(sent(batches, personal=personal))
     assert push_env.users() == {f"{number}.0": 1 for number in range(4)}
     assert [Path(warning.filename) for warning in caught] == [Path(__file__)]
-
-
-def test_an_empty_plan_yields_nothing_and_sends_nothing(push_env, sent):
-    assert list(sent([])) == []
-    assert list(sent(plan(10)[:0])) == []
-    push_env.assert_nothing_sent()
 
 
 @pytest.mark.parametrize("personal", [None, "placeholders"])
@@ -95,37 +86,6 @@ def test_fields_become_custom_fields_over_those_of_all(push_env, sent):
     assert {json.dumps(push.message) for push in push_env.pushes} == {json.dumps(MESSAGE)}
 
 
-# -- when it stops ----------------------------------------------------------------------------------------------------
-
-
-def test_a_rejected_key_stops_the_sending_and_settles_no_user(push_env, sent):
-    with push_env.fault(Fault.status(403)):
-        rows = reported(sent(plan(1000), limits=Limits(in_flight=4)))
-    assert len(rows) == 1000
-    assert {row.outcome for row in rows.values()} == {"NOT_SENT"}
-    assert sum(row.status is None and row.reason.startswith("HTTP 403") for row in rows.values()) >= 900
-    assert counts(sent(plan(1000))) == {"ACCEPTED": 1000}
-    push_env.assert_no_duplicates()
-
-
-def test_a_stop_policy_stops_the_sending_and_the_next_call_sends_the_rest(push_env, sent):
-    stop_policy, limits = StopPolicy(rejected=0.5, after=200), Limits(in_flight=4)
-    with push_env.fault(Fault.status(404)):
-        first = list(sent(plan(1000), stop_policy=stop_policy, limits=limits))
-    totals = counts(first)
-    assert 200 <= totals["REJECTED"] == 1000 - totals["NOT_SENT"] < 400
-    (reason,) = {row.reason for row in reported(first).values() if row.outcome == "NOT_SENT"}
-    assert "the stop policy stops at 50 %" in reason
-    assert counts(sent(plan(1000))) == {"REJECTED": totals["REJECTED"], "ACCEPTED": totals["NOT_SENT"]}
-
-
-def test_an_untrusted_certificate_stops_the_sending(sent, push):
-    base_url = push.base_url.replace("http://", "https://")
-    rows = reported(sent(plan(200), base_url=base_url, api_key="key", limits=Limits(in_flight=2)))
-    assert {row.outcome for row in rows.values()} == {"NOT_SENT"}
-    assert any("no request would succeed. Fix the cause, then resume" in row.reason for row in rows.values())
-
-
 # -- the batches ------------------------------------------------------------------------------------------------------
 
 
@@ -150,8 +110,3 @@ def test_texts_and_lists_of_any_type_are_accepted(push_env, sent, text, make):
     rows = reported(sent([batch.slice(1), batch.slice(0, 1)], personal="placeholders"))
     assert rows == dict.fromkeys("äbcdef", ACCEPTED)
     assert push_env.users() == dict.fromkeys("äbcdef", 1)
-
-
-def test_chunks_of_max_users_are_sent_whole(push_env, sent):
-    list(sent(plan(20), batching=Batching(max_users=10)))
-    assert len(push_env.pushes) == 2

@@ -26,13 +26,11 @@ WRITTEN = [
     ("u.txt", b"", []),
     ("u.csv", "\ufeffuser_id,n\r\na,1\r\nb,2", ["a", "b"]),
     ("u.csv", "n;user_id\n1;a,b\n2;007\n", ["a,b", "007"]),
-    ("u.csv", "n|user_id\n1|a\n", ["a"]),
     ("u.csv", 'n,"user_id"\n1,"a ""b"", c"\n"x\ny"," d "\n', ['a "b", c', " d "]),
     ("u.csv", '"a;b;c",user_id\n1,x\n', ["x"]),
     ("u.csv", "\n\n user_id , n,\n\na,1,\n\n", ["a"]),
     ("u.csv", "user_id\n9007199254740993\n1e3\nNULL\ntrue\n", ["9007199254740993", "1e3", "NULL", "true"]),
     ("u.tsv", "n\tuser_id\n1,2\ta,b\n", ["a,b"]),
-    ("U.CSV", "user_id\n", []),
     ("u.csv", "\n\n", []),
     ("u.csv", "\ufeffsep=;\r\nuser_id;n\r\na,b;1\r\n", ["a,b"]),
     ("u.csv", '"sep=\t"\nuser_id\tn\na,b\t1\n', ["a,b"]),
@@ -77,7 +75,6 @@ BAD = [
     ("u.txt", '{"user_id": "secret"}\n', 1, "JSON, and each line is read as one id: save it as"),
     ("u.csv", "user_id,n\na,1\n,2\n", 3, "user_id is empty"),
     ("u.csv", 'user_id,n\na,"1\n2"\nsecret\n', 4, "1 field, and the header has 2"),
-    ("u.csv", "user_id,n\nsecret,1,2\n", 2, "3 fields, and the header has 2"),
     ("u.csv", 'user_id,n\n"secret"x,2\n', 2, "not CSV: ',' expected after '\"'"),
     ("u.csv", "user_id,n,user_id\na,1,b\n", 1, "the header names a column twice"),
     ("u.csv", "user_id,n\na," + "x" * 1_048_576 + "\n", 2, "longer than 1024 KiB"),
@@ -88,23 +85,14 @@ BAD = [
         "field limit (1048576); is a quotation mark there not",
     ),
     ("u.csv", '"user_id\n,n\n', 1, "not CSV: unexpected end of data; is a quotation mark there not closed?"),
-    ("u.csv", 'user_id,n\na,"1\n2"\nb,"3', 4, "not CSV: unexpected end of data"),
-    (
-        "u.csv",
-        'user_id,n\na,"1\n2"\n\nb,"3\n"4\n',
-        5,
-        "not CSV: ',' expected after '\"'; is a quotation mark there not",
-    ),
     ("u.csv", 'user_id,n\na,"1\n2"\n,"1\n2"\n', 4, "user_id is empty"),
     ("u.csv", 'user_id,n\n"secret\n"\n', 2, "1 field, and the header has 2"),
     ("u.jsonl", '{"user_id": "a"}\n{"user_id": null}', 2, "user_id must be a text or an integer; got NoneType"),
     ("u.jsonl", '{"user_id": 1.0}', 1, "user_id must be a text or an integer; got float"),
-    ("u.jsonl", '{"user_id": true}', 1, "got bool"),
     ("u.jsonl", '{"user_id": ""}', 1, "got an empty text"),
     ("u.jsonl", '{"user_id": "a"}\n{"uid": "secret", "userid": 1}', 2, "only uid, userid; did you mean primary_key="),
     ("u.jsonl", "{}", 1, "no column 'user_id', only none"),
     ("u.jsonl", '{"user_id": "secret"}{}', 1, OBJECT),
-    ("u.jsonl", '{"user_id": "a"}\n["secret"]', 2, OBJECT),
     ("u.jsonl", '[{"user_id": "secret"},', 1, "an array: write one object a line instead (jq -c '.[]' does)"),
     ("u.jsonl", '{"user_id": 1' + "0" * 5000 + "}", 1, OBJECT),
     ("u.jsonl", '{"user_id": "a", "x": ' + "[" * 100_000 + "]" * 100_000 + "}", 1, OBJECT),
@@ -180,10 +168,8 @@ def test_the_columns_are_those_beside_the_ids(tmp_path, name, content, columns):
     ("content", "key", "text"),
     [
         ("User-ID,name", "user_id", "no column 'user_id', only User-ID, name; did you mean primary_key='User-ID'?"),
-        ("x,y", "user_id", "only x, y; name one with primary_key="),
         ("user-1234,a@b.c,5f1c", "user_id", "only ..., ..., ...; name one with primary_key="),
         ("ann", "user_id", "only ...; name one with primary_key=...; if line 1 is a row, write the names of the col"),
-        ("id", "user_id", "only id; name one with"),
         (",".join(f"c{chr(97 + i)}" for i in range(23)), "user_id", "cs, ct, and 3 more;"),
         ("user_id,x", "x\x1by", "no column 'x?y', only user_id, x"),
     ],
@@ -194,13 +180,6 @@ def test_a_missing_column_is_an_error_at_once_that_lists_the_columns(tmp_path, c
         Audience.read(path, primary_key=key)
     assert text in str(excinfo.value)
     assert str(excinfo.value).startswith(f"{path}: ")
-
-
-def test_many_rows_come_in_batches(tmp_path):
-    audience = Audience.read(made(tmp_path, "u.jsonl", "".join(f'{{"user_id":{i}}}\n' for i in range(25_000))))
-    assert [len(batch) for batch in audience.ids()] == [10_000, 10_000, 5_000]
-    assert [user for batch in audience.rows() for user, _ in batch] == [str(i) for i in range(25_000)]
-    assert {len(batch) for batch in audience.rows()} == {500}
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------
@@ -287,16 +266,6 @@ def test_a_named_pipe_is_read_once(tmp_path):
         ids_of(audience)
 
 
-def test_a_relative_path_means_the_file_that_it_named_at_first(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    audience = Audience.read(made(tmp_path, "u.csv", "user_id\na\n").name)
-    other = tmp_path / "other"
-    other.mkdir()
-    made(other, "u.csv", "user_id\nb\n")
-    monkeypatch.chdir(other)
-    assert ids_of(audience) == ["a"]
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -304,7 +273,6 @@ def test_a_relative_path_means_the_file_that_it_named_at_first(tmp_path, monkeyp
         ("*.csv", "no file matches "),
         ("folder.txt", "is a folder: name the files in it"),
         ("users.xlsx", "a file that ends in '.xlsx' can't be read: use .parquet, .txt, .csv"),
-        ("users", "a file without an ending can't be read"),
         ("nofile", "there is no file "),
         ("dangling.txt", "can't be read: No such file or directory"),
         ("no\x1b2J.txt", "there is no file "),
@@ -313,7 +281,6 @@ def test_a_relative_path_means_the_file_that_it_named_at_first(tmp_path, monkeyp
 def test_a_path_that_can_not_be_read_is_an_error_at_once(tmp_path, name, text):
     (tmp_path / "folder.txt").mkdir()
     made(tmp_path, "users.xlsx", "a\n")
-    made(tmp_path, "users", "a\n")
     (tmp_path / "dangling.txt").symlink_to("nowhere")
     with pytest.raises(ValidationError) as excinfo:
         Audience.read(tmp_path / name)
@@ -340,17 +307,6 @@ def test_a_file_that_changes_during_the_reading_is_an_error(tmp_path):
     os.utime(path, ns=(0, 10**18 + 1))
     with pytest.raises(ValidationError, match="changed while it was read"):
         list(reading)
-
-
-def test_the_source_changes_with_the_file_and_its_state(tmp_path, monkeypatch):
-    path = made(tmp_path, "u.txt", "a\n")
-    os.utime(path, ns=(0, 1_700_000_000_000_000_001))
-    first = Audience.read(path).source
-    assert first == f"{path} (2 bytes, modified 2023-11-14T22:13:20.000000001Z)"
-    monkeypatch.chdir(tmp_path)
-    assert Audience.read("u.txt").source == first
-    path.write_text("b\n")
-    assert Audience.read(path).source != first
 
 
 def test_without_duckdb_text_is_read_and_parquet_names_the_extra(tmp_path, monkeypatch):

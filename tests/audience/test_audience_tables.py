@@ -59,10 +59,8 @@ def test_ids_are_the_text_of_the_stored_value():
     ("value", "kind", "advice"),
     [
         ("1.0::DOUBLE", "DOUBLE", 'CAST("user_id" AS BIGINT) in a query, if all are whole and have at most 15 digits'),
-        ("1.0::FLOAT", "FLOAT", 'CAST("user_id" AS BIGINT) in a query, if all are whole and have at most 7 digits'),
         ("1.5::DECIMAL(4,1)", "DECIMAL(4,1)", 'CAST("user_id" AS HUGEINT) in a query, if all are whole'),
         ("true", "BOOLEAN", "is this the right column?"),
-        ("now()", "TIMESTAMP WITH TIME ZONE", "is this the right column?"),
         ("'secret'::BLOB", "BLOB", 'decode("user_id") in a query, if all are UTF-8'),
         ("['secret']", "VARCHAR[]", 'unnest("user_id") in a query'),
         ("{'a': 1}", "STRUCT(a INTEGER)", 'write "user_id".field in a query, for the field that holds the id'),
@@ -87,7 +85,6 @@ def test_a_row_without_an_id_is_an_error_with_its_number(tmp_path, value, text):
     ("source", "expected"),
     [
         ("(SELECT nullif(i, 7) AS user_id FROM range(9) t(i))", "row 8: user_id is NULL"),
-        ("(SELECT NULL AS user_id)", "row 1: user_id is NULL"),
         ("(VALUES ('1'::JSON), ('null'::JSON)) t(user_id)", "row 2: user_id is NULL"),
         ("(VALUES ('1'::JSON), ('\"\"'::JSON)) t(user_id)", "row 2: user_id is empty"),
         (
@@ -138,12 +135,6 @@ def test_parquet_gives_each_id_once_or_all_in_their_order(tmp_path):
     assert rows_of(audience, distinct=True) == [(user, {"n": i}) for i, user in enumerate(ids[:30000])]
     assert audience.summary == AudienceSummary(read=45000, users=30000, duplicates=15000)
     assert audience.count() == 45000
-
-
-def test_an_empty_table_has_no_users():
-    audience = Audience.query("SELECT 1 AS user_id, 2 AS n LIMIT 0")
-    assert ids_of(audience) == ids_of(audience, distinct=True) == rows_of(audience) == []
-    assert (audience.summary, audience.count()) == (AudienceSummary(), None)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -249,7 +240,6 @@ def test_a_nan_in_a_list_is_refused_by_its_row():
         "CREATE TABLE a (i INTEGER)",
         "ATTACH 'other.db'",
         "LOAD httpfs",
-        "SET threads = 8",
         "UPDATE EXTENSIONS",
     ],
 )
@@ -267,10 +257,8 @@ def test_sql_that_is_not_one_select_is_an_error_at_once(sql, tmp_path, monkeypat
         # No variable of the program, which is here in ``text``, and no network.
         ("SELECT * FROM text", "the query: Catalog Error: Table with name text does not exist!"),
         ("SELECT 1 FROM 's3://bucket/users.parquet'", "only local files are read, download it first"),
-        ("SELECT 1 FROM 'http://127.0.0.1:9/u.parquet'", "only local files are read, download it first"),
         ("FROM 'nobody.parquet'", "the query: IO Error: No files found that match"),
         ('SELECT "a\x1b[2J" FROM range(1)', "a?[2J"),
-        ("SELECT $1 AS user_id", "the query: "),
         (f"SELECT {'x' * 1000} FROM range(1)", "..."),
     ],
 )

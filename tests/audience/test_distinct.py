@@ -42,14 +42,6 @@ ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)
 rows = st.tuples(st.sampled_from("abcdefgh"), st.fixed_dictionaries({"n": st.integers(0, 99)}))
 
 
-@given(st.lists(st.lists(ids, max_size=40), max_size=20), MEMORIES)
-def test_whatever_the_memory_each_id_comes_out_exactly_once(parts, memory):
-    ids = list(itertools.chain.from_iterable(parts))
-    out, duplicates = through(parts, memory)
-    assert sorted(out) == sorted(set(ids))
-    assert duplicates == len(ids) - len(out)
-
-
 @given(st.lists(st.lists(st.sampled_from("abcdxy"))), st.lists(st.lists(rows)), MEMORIES, st.booleans())
 def test_whatever_the_memory_no_excluded_id_comes_out(excluded, parts, memory, whole):
     rows = [row for part in parts for row in part]
@@ -76,19 +68,6 @@ def test_the_first_row_of_an_id_counts_whatever_the_memory(parts, memory):
     assert len(out) == len(first)
     assert dict(out) == first
     assert duplicates == len(ids) - len(first)
-
-
-def test_ids_beyond_the_memory_come_out_at_the_end_and_are_counted():
-    with Distinct(memory=TINY) as distinct:
-        users = [f"user-{i}" for i in range(2000)]
-        early = [user for at in range(0, 2000, 10) for fresh in distinct.add(users[at : at + 10]) for user in fresh]
-        assert distinct.add(users) == []
-        late = list(distinct.finish())
-        assert distinct.duplicates == 2000
-    assert 0 < len(early) < 100
-    assert early == users[: len(early)]
-    assert sorted(early + [user for batch in late for user in batch]) == sorted(users)
-    assert all(late)
 
 
 def test_values_of_all_kinds_survive_the_disk():

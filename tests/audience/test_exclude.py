@@ -77,15 +77,6 @@ def test_users_are_not_excluded_from_a_reading_with_duplicates(everyone, tmp_pat
             read(left)
 
 
-def test_the_source_changes_with_the_excluded_file(everyone, tmp_path):
-    left = everyone.exclude(made(tmp_path, "optout.txt", "a\n"))
-    assert left.is_file
-    before = left.source
-    made(tmp_path, "optout.txt", "a\nb\n")
-    assert before != left.source
-    assert before.startswith(everyone.source)
-
-
 def test_an_earlier_run_excludes_whom_it_pushed_or_may_have_pushed(tmp_path):
     journal = make_run(tmp_path / "old.run", sizes=(3, 2))
     events = [event(ACCEPTED, 0, 1, 204), event(REJECTED, 1, 2, 422), event(UNKNOWN, 2, 3), event(CLAIMED, 3, 4)]

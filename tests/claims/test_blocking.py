@@ -1,7 +1,6 @@
 """Blocking operations in threads: all complete, none blocks the loop, and the resource is closed after the last."""
 
 import asyncio
-import logging
 import os
 import threading
 
@@ -101,20 +100,6 @@ async def test_the_threads_end_after_aclose_and_when_the_object_is_dropped(block
     for thread in threads:
         await asyncio.to_thread(thread.join, ENOUGH)
         assert not thread.is_alive()
-
-
-def test_an_operation_that_outlives_its_loop_logs_nothing(resource, caplog):
-    blocking = StoreThreads(MOST)
-
-    async def give_up():
-        await hung(blocking, resource, MOST + 1)
-        await blocking.aclose(SOON, resource.close)
-
-    asyncio.run(give_up())
-    resource.go_on.set()
-    asyncio.run(blocking.aclose(ENOUGH, resource.close))
-    assert (len(resource.done), resource.closed) == (MOST + 1, 1)
-    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
 
 
 async def test_an_operation_without_a_thread_is_not_run_later(blocking, resource, monkeypatch):

@@ -4,8 +4,8 @@ import asyncio
 
 import aiohttp
 import pytest
-from support.shaky_claims import HELLO, ShakyClaims, deliver, long
-from support.virtual_time import now, virtual
+from support.shaky_claims import ShakyClaims, deliver, long
+from support.virtual_time import virtual
 from support.wire_server import WireServer
 
 from pushsdk import (
@@ -14,9 +14,7 @@ from pushsdk import (
     Limits,
     MobilePush,
     OutcomeUnknownError,
-    Rate,
     Receipt,
-    RejectedError,
     RetryPolicy,
     ValidationError,
 )
@@ -61,25 +59,6 @@ async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed():
         assert isinstance(error, OutcomeUnknownError)
         assert (len(error.attempts), client.stats().unknown, client.stats().not_sent) == (1, 1, 0)
     assert len(service.requests) == 1
-
-
-@virtual
-async def test_a_rejected_request_used_its_rate_although_the_next_key_is_not_tried():
-    claims, keys = ShakyClaims(), iter(["old", "new"])
-
-    def fate(request):
-        claims.faults["swap"] = ["down"] * 9
-        return Fault.status(401) if len(service.requests) == 1 else None
-
-    service = FakeService(then=fate)
-    options = {"claims": claims, "rate": Rate(requests_per_second=10)}
-    async with service.serve(AsyncPushClient("https://push.example", lambda: next(keys, "new"), **options)) as client:
-        assert isinstance(await deliver(client), RejectedError)
-        # At ten requests per second, the next request waits.
-        started = now()
-        claims.faults["swap"].clear()
-        await client.send("user-2", HELLO)
-        assert now() - started > 0.05
 
 
 @virtual

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import gc
-import json
 import logging
 import os
 import sqlite3
@@ -83,18 +82,6 @@ async def test_a_store_is_bound_to_one_loop_and_one_process(monkeypatch):
         with pytest.raises(ConfigurationError, match="before a fork"):
             bound.check()
     bound.check()
-
-
-async def test_a_custom_store_need_not_implement_scan():
-    class CustomClaims(ClaimStore):
-        async def put(self, puts, ttl):
-            return [None] * len(puts)
-
-        async def get(self, keys):
-            return [None] * len(keys)
-
-    with pytest.raises(ConfigurationError, match="CustomClaims can't list its claims"):
-        CustomClaims().scan()
 
 
 @pytest.mark.parametrize("make", [MAKERS[1], MAKERS[2], MAKERS[4], MAKERS[5]])
@@ -438,25 +425,6 @@ async def test_a_row_deleted_between_put_and_read_is_put_again(postgres_url):
         assert losing.reads == 1
         found = await PostgresClaims(pool, table="between").get([key_of(number) for number in (1, 2, 3)])
         assert found == [ONE, TWO, TWO]
-
-
-async def test_a_pool_may_have_its_own_json_codec(postgres_url):
-    async def init(connection):
-        await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
-
-    async with asyncpg.create_pool(postgres_url, min_size=0, init=init) as pool:
-        store = PostgresClaims(pool, table="codecs")
-        assert [await put(store, ONE), await put(store, TWO, ONE), await put(store, ONE)] == [None, None, TWO]
-
-
-async def test_puts_of_the_same_keys_in_any_order_do_not_deadlock(postgres_url):
-    stores = [PostgresClaims(postgres_url, table="orders") for _ in range(4)]
-    for turn in range(1, 6):
-        claim, expected = Claim(key_of(turn)[32:], b"{}"), (key_of(turn - 1)[32:],)
-        puts = [Put(key_of(number), claim, expected) for number in range(500)]
-        await asyncio.gather(*(store.put(puts[::step], WEEK) for store, step in zip(stores, (1, -1) * 2, strict=True)))
-    for store in stores:
-        await store.aclose()
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")])

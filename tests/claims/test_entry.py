@@ -105,30 +105,6 @@ def test_a_failed_claim_of_a_resend_leaves_the_last_outcome(outcome):
     assert each_of(entry.states()) == [outcome or UNKNOWN] * USERS
 
 
-@pytest.mark.parametrize(("own", "others"), [(UNKNOWN, ACCEPTED), (REJECTED, UNKNOWN), (REJECTED, CLAIMED)])
-def test_a_stronger_state_of_another_process_outweighs_the_local_state(own, others):
-    entry, store = new_entry(), KeyStore()
-    write_claims(entry, store, (0, 2))
-    entry.settle(((0, 2),), UserStatus(own))
-    # The claim had expired, so another process was free to send.
-    other = KeyStore()
-    write_as_other(other, (0, 1), others)
-    prepared(entry)
-    assert other.claim is not None
-    assert entry.refused(other.claim)
-    write(entry, other)
-    assert other.states() == [others, own, PENDING, PENDING]
-
-
-def test_an_outcome_overwrites_no_record_of_another_process():
-    entry, store = new_entry(), KeyStore()
-    write_as_other(store, (0, 2), UNKNOWN)
-    entry.refresh(store.claim)
-    entry.settle(ALL, UserStatus(ACCEPTED))
-    write(entry, store)
-    assert store.states() == [UNKNOWN, UNKNOWN, ACCEPTED, ACCEPTED]
-
-
 @pytest.mark.parametrize(
     ("other", "error"), [(new_entry("e" * 64), ValidationError), (new_entry(users=USERS + 1), ValueError)]
 )

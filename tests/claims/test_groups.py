@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from support.shaky_claims import HELLO, ShakyClaims
+from support.shaky_claims import HELLO, ShakyClaims, delivering
 from support.virtual_time import now, virtual
 
 from pushsdk import ClaimStoreError, Receipt, Timeout
@@ -75,8 +75,7 @@ async def test_calls_to_a_silent_store_fail_with_the_pending_write():
 
 @virtual
 async def test_an_entry_that_is_always_refused_does_not_block_others():
-    service, claims = FakeService(), Choosy()
-    async with service.client(claims=claims) as client:
+    async with delivering(claims=Choosy()) as (service, _, client):
         assert {type(outcome) for outcome in await crowd(client, 30)} == {ClaimStoreError}
         await asyncio.sleep(60.0)
         results = await crowd(client, 30)

@@ -91,19 +91,6 @@ async def test_a_client_opens_its_store_at_the_first_use_shares_it_and_closes_it
         await store.get(["0" * 64])
 
 
-async def test_the_store_is_closed_if_the_connections_can_not_be_closed(monkeypatch, opened, tmp_path):
-    async def fail(_):
-        raise OSError
-
-    client = FakeService().client(claims=f"sqlite:{tmp_path / 'claims.db'}")
-    await deliver(client)
-    monkeypatch.setattr(FakeService, "close", fail)
-    with pytest.raises(OSError):
-        await client.aclose()
-    with pytest.raises(ConfigurationError, match="is closed"):
-        await opened[0].get(["0" * 64])
-
-
 @pytest.mark.parametrize("trouble", [ValueError, TimeoutError])
 async def test_a_store_that_can_not_be_closed_is_logged_and_the_client_is_closed(trouble, opened, monkeypatch, caplog):
     async def aclose():

@@ -6,10 +6,10 @@ import time
 import msgspec
 import pytest
 from support.claim_puts import ONE, WEEK, key_of, put
-from support.shaky_claims import HELLO, ShakyClaims, deliver
+from support.shaky_claims import ShakyClaims, deliver
 from support.virtual_time import virtual
 
-from pushsdk import ConfigurationError, Receipt
+from pushsdk import ConfigurationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims import Claim, MemoryClaims, Put, count_claimed
@@ -93,17 +93,3 @@ async def test_a_send_settled_before_its_release_stays_settled():
         assert await release(store, sends) == sends != []
         assert (await deliver(client)).already_accepted == 1
     assert service.users() == {"user-1": 1}
-
-
-@virtual
-async def test_a_released_send_is_sent_by_the_next_delivery():
-    service, store = FakeService(Fault.hang(first=1)), MemoryClaims()
-    async with service.client(claims=store) as client, service.client(claims=store) as other:
-        sending = asyncio.create_task(client.send("user-1", HELLO, idempotency_key="job"))
-        await asyncio.sleep(0.5)
-        assert await release(store, await claimed(store)) == []
-        assert isinstance(await deliver(other, idempotency_key="job"), Receipt)
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-        assert (await deliver(other, idempotency_key="job")).already_accepted == 1
-    assert len(service.requests) == 2

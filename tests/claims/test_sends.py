@@ -8,14 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 from support.docs import page
-from support.shaky_claims import HELLO, JOB, ShakyClaims, deliver, long, singly
+from support.shaky_claims import HELLO, JOB, ShakyClaims, deliver, delivering, long, singly
 from support.virtual_time import now, virtual
 
 import pushsdk.claims
 from pushsdk import (
     Attempt,
     Batching,
-    ClaimStoreError,
     ConfigurationError,
     NotSentError,
     Outcome,
@@ -70,8 +69,7 @@ SETTLES = [
 @pytest.mark.parametrize(("answer", "records", "first", "second"), SETTLES)
 @virtual
 async def test_only_acceptance_and_final_rejection_settle_a_job(answer, records, first, second):
-    service, claims = FakeService(answer), ShakyClaims()
-    async with service.client(claims=claims, retry=ONCE) as client:
+    async with delivering(FakeService(answer), retry=ONCE) as (service, claims, client):
         error = await deliver(client)
         assert (type(error), len(error.attempts), claims.states()) == (first, 1, records)
         last = await deliver(client)
@@ -88,18 +86,6 @@ async def test_only_acceptance_and_final_rejection_settle_a_job(answer, records,
     assert pickle.loads(pickle.dumps(last)).outcome is last.outcome
 
 
-@virtual
-async def test_an_unknown_job_is_skipped_until_its_claim_expires():
-    service, claims = FakeService(Fault.reset_before(first=1)), ShakyClaims(claim_ttl=3600.0)
-    async with service.client(claims=claims) as client:
-        assert type(await deliver(client)) is OutcomeUnknownError
-        await asyncio.sleep(3590.0)
-        assert type(await deliver(client)) is OutcomeUnknownError
-        await asyncio.sleep(20.0)
-        assert isinstance(await deliver(client), Receipt)
-    assert service.users() == {"user-1": 1}
-
-
 # -- at the same time -----------------------------------------------------------------------------------------------
 
 
@@ -114,8 +100,10 @@ def advance(monkeypatch):
 
 @virtual
 async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(advance):
-    service, claims = FakeService(Fault.delay(3.0)), ShakyClaims()
-    async with service.client(claims=claims, timeout=20.0) as client, service.client(claims=claims) as other:
+    async with (
+        delivering(FakeService(Fault.delay(3.0)), timeout=20.0) as (service, claims, client),
+        service.client(claims=claims) as other,
+    ):
         first = asyncio.create_task(deliver(client))
         await asyncio.sleep(2.0)
         advance(2.0)
@@ -132,8 +120,10 @@ async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(
 
 @virtual
 async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(advance):
-    service, claims = FakeService(Fault.hang(accepted=True, first=1)), ShakyClaims()
-    async with service.client(claims=claims, timeout=20.0) as client, service.client(claims=claims) as other:
+    async with (
+        delivering(FakeService(Fault.hang(accepted=True, first=1)), timeout=20.0) as (service, claims, client),
+        service.client(claims=claims) as other,
+    ):
         first = asyncio.create_task(deliver(client))
         await asyncio.sleep(1.0)
         # Deliveries in between don't extend the time.
@@ -182,19 +172,6 @@ async def test_a_later_delivery_sends_only_to_pending_users():
     assert service.duplicates() == {}
 
 
-@virtual
-async def test_a_delivery_rejected_like_the_previous_one_is_rejected_as_a_whole():
-    service = singly({"user-1": [Fault.status(404)], "user-2": [Fault.refused(), Fault.status(404)]})
-    claims = ShakyClaims()
-    async with service.client(claims=claims, retry=ONCE) as client:
-        await deliver(client, TWO)
-        assert claims.states() == [[REJECTED, PENDING]]
-        for attempts in (1, 0):
-            error = await deliver(client, TWO)
-            assert (type(error), error.user_ids, len(error.attempts)) == (RejectedError, tuple(TWO), attempts)
-            assert error.status == 404
-
-
 # -- jobs in one request -------------------------------------------------------------------------------------------
 
 
@@ -211,18 +188,8 @@ async def together(client, *users):
 
 
 @virtual
-async def test_a_culprit_found_by_splitting_is_settled():
-    service, claims = strict(), ShakyClaims()
-    async with service.client(claims=claims) as client:
-        assert await together(client, "a", "bad", "c") == [Receipt, RejectedError, Receipt]
-    assert len(service.requests[0].user_ids) == 3
-    assert claims.states() == [[ACCEPTED], [REJECTED], [ACCEPTED]]
-
-
-@virtual
 async def test_a_rejection_of_an_unsplit_request_settles_no_user():
-    service, claims = strict(), ShakyClaims()
-    async with service.client(claims=claims, batching=Batching(split_on=frozenset())) as client:
+    async with delivering(strict(), batching=Batching(split_on=frozenset())) as (service, claims, client):
         assert await together(client, "good", "bad") == [RejectedError] * 2
         assert claims.states() == [[PENDING], [PENDING]]
         assert await together(client, "good") == [Receipt]
@@ -234,8 +201,7 @@ async def test_a_rejection_of_an_unsplit_request_settles_no_user():
 @pytest.mark.parametrize("rate", [Rate(requests_per_second=0.01), Rate(users_per_second=0.01)])
 @virtual
 async def test_a_request_with_recorded_users_only_costs_no_rate(rate):
-    service, claims = FakeService(), ShakyClaims()
-    async with service.client(claims=claims) as client:
+    async with delivering() as (service, claims, client):
         await deliver(client)
     async with service.client(claims=claims, rate=rate) as client:
         started = now()
@@ -249,8 +215,7 @@ async def test_a_request_with_recorded_users_only_costs_no_rate(rate):
 
 @virtual
 async def test_a_job_that_reached_nobody_is_sent_to_another_base_url_and_any_other_needs_a_new_key():
-    service, claims = singly({"user-1": [Fault.status(302)] * 2}), ShakyClaims()
-    async with service.client(claims=claims) as client:
+    async with delivering(singly({"user-1": [Fault.status(302)] * 2})) as (service, claims, client):
         assert type(await deliver(client)) is RejectedError
         assert isinstance(await deliver(client, TWO, idempotency_key="partly sent"), PartialError)
     async with service.client(claims=claims, base_url="https://push2.example/external/api") as client:
@@ -271,8 +236,7 @@ async def test_a_job_that_reached_nobody_is_sent_to_another_base_url_and_any_oth
 )
 @virtual
 async def test_the_same_key_with_another_payload_is_an_error(users, title, fields, part):
-    service, claims = FakeService(), ShakyClaims()
-    async with service.client(claims=claims) as client:
+    async with delivering() as (service, claims, client):
         await client.send(["user-1", "user-2"], {"title": {"en": "Hello"}}, custom_fields={"n": 1}, idempotency_key=JOB)
         with pytest.raises(ValidationError, match=f"was used with {part}: nothing was sent; ") as excinfo:
             await client.send(users, {"title": {"en": title}}, custom_fields=fields, idempotency_key=JOB)
@@ -283,8 +247,7 @@ async def test_the_same_key_with_another_payload_is_an_error(users, title, field
 
 @virtual
 async def test_a_key_is_any_text_that_is_not_empty_nor_too_long():
-    service, claims = FakeService(), ShakyClaims()
-    async with service.client(claims=claims) as client:
+    async with delivering() as (service, claims, client):
         for wrong in ("", 42, "a\0b", "\ud800", "é" * 257):
             error = await deliver(client, idempotency_key=wrong)
             assert type(error) is ValidationError
@@ -333,14 +296,6 @@ async def test_a_delivery_that_makes_no_claim_reports_the_record(answer, kind):
     assert (type(result), result.attempts) == (kind, ())
 
 
-@virtual
-async def test_a_delivery_without_a_claim_or_a_record_is_not_sent():
-    away, claims = FakeService(Fault.refused()), ShakyClaims(get=["down"])
-    async with away.client(claims=claims, retry=ONCE) as client:
-        assert [type(await deliver(client)) for _ in range(2)] == [ClaimStoreError, NotSentError]
-    assert claims.states() == []
-
-
 # -- deadlines and cancellation ---------------------------------------------------------------------------------------
 
 
@@ -361,8 +316,11 @@ async def test_a_call_past_its_deadline_stays_claimed_while_in_flight():
 
 @virtual
 async def test_a_call_without_a_deadline_ends_before_its_claim_expires():
-    service, claims = FakeService(Fault.unreachable()), ShakyClaims(claim_ttl=60.0)
-    async with service.client(claims=claims, timeout=Timeout(total=None, attempt=None, connect=None)) as client:
+    async with delivering(
+        FakeService(Fault.unreachable()),
+        claims=ShakyClaims(claim_ttl=60.0),
+        timeout=Timeout(total=None, attempt=None, connect=None),
+    ) as (_, claims, client):
         started = now()
         assert type(await deliver(client)) is NotSentError
         assert now() - started == pytest.approx(30.0, abs=0.1)
@@ -376,8 +334,7 @@ async def test_a_call_without_a_deadline_ends_before_its_claim_expires():
 )
 @virtual
 async def test_a_cancelled_call_is_released_if_no_byte_was_sent(answer, records):
-    service, claims = FakeService(answer), ShakyClaims()
-    async with service.client(claims=claims, timeout=Timeout(total=30.0, connect=None)) as client:
+    async with delivering(FakeService(answer), timeout=Timeout(total=30.0, connect=None)) as (service, claims, client):
         task = asyncio.create_task(deliver(client))
         await asyncio.sleep(1.0)
         task.cancel()

@@ -2,16 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import Callable
 
 from support.claim_puts import KEY, ONE, THREE, TWO, WEEK, get, key_of, put
 
-from pushsdk.claims import Claim, ClaimStore, Put
+from pushsdk.claims import Claim, Put
 
 # Seconds, short enough to wait for in real time, since servers have their own clocks.
 SOON = 0.05
 
-Another = Callable[[], ClaimStore]
 KEYS = [key_of(number) for number in range(2500)]
 
 
@@ -101,17 +99,6 @@ async def test_exactly_one_of_many_concurrent_calls_makes_each_put(another):
     for key in KEYS[:30]:
         (winner,) = (claim(i) for i in range(40) if answers[i][key] is None)
         assert [answer[key] for answer in answers if answer[key] is not None] == [winner] * 39
-
-
-async def test_a_scan_returns_the_old_or_the_new_version_of_a_changed_claim(store):
-    await store.put([Put(key, ONE) for key in KEYS[:100]], WEEK)
-    versions = {}
-    async for key, version in store.scan():
-        if not versions:
-            await store.put([Put(other, TWO, (ONE.token,)) for other in KEYS[:100]], WEEK)
-        versions[key] = version
-    assert versions.keys() == set(KEYS[:100])
-    assert all(version in (ONE, TWO) for version in versions.values())
 
 
 async def test_a_cancelled_call_leaves_the_store_consistent(store):

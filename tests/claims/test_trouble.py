@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 import pytest
-from support.shaky_claims import HELLO, JOB, ShakyClaims, StoppedClaims, deliver
+from support.shaky_claims import HELLO, JOB, ShakyClaims, StoppedClaims, deliver, delivering
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
@@ -52,8 +52,7 @@ LATE = "the claim store did not answer within the call's timeout"
 )
 @virtual
 async def test_nothing_is_sent_if_the_claim_fails_and_the_next_delivery_sends(fault, timeout, seconds, text, caplog):
-    service, claims = FakeService(), ShakyClaims(add=[fault], timeout=2.0)
-    async with service.client(claims=claims) as client:
+    async with delivering(claims=ShakyClaims(add=[fault], timeout=2.0)) as (service, claims, client):
         started = now()
         error = await deliver(client, timeout=timeout)
         assert now() - started == pytest.approx(seconds, abs=0.01)
@@ -69,8 +68,7 @@ async def test_nothing_is_sent_if_the_claim_fails_and_the_next_delivery_sends(fa
 
 @virtual
 async def test_a_claim_that_cannot_be_given_back_does_not_block_a_later_send():
-    service, claims = FakeService(), ShakyClaims(add=["lost"], swap=["down"] * 9)
-    async with service.client(claims=claims) as client:
+    async with delivering(claims=ShakyClaims(add=["lost"], swap=["down"] * 9)) as (service, claims, client):
         assert isinstance(await deliver(client), ClaimStoreError)
         await asyncio.sleep(0.05)
         assert claims.states() == [[CLAIMED]]
@@ -131,8 +129,7 @@ class Restless(ShakyClaims):
 @pytest.mark.parametrize(("make", "puts"), [(Terse, 0), (Restless, 10)])
 @virtual
 async def test_nothing_is_sent_if_the_store_never_grants_the_claim(make, puts):
-    service, claims = FakeService(), make()
-    async with service.client(claims=claims) as client:
+    async with delivering(claims=make()) as (service, claims, client):
         assert isinstance(await deliver(client), ClaimStoreError)
     assert (service.requests, len(claims.ops)) == ([], puts)
 
@@ -161,20 +158,9 @@ async def test_jobs_are_sent_after_the_store_was_suspended(same, step):
 # -- after the send ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["down", "lost", "hangs", "hangs, done"])
-@virtual
-async def test_a_settlement_is_retried_after_a_failure(fault, caplog):
-    service, claims = FakeService(), ShakyClaims(swap=[fault])
-    async with service.client(claims=claims) as client:
-        assert isinstance(await deliver(client), Receipt)
-        assert claims.states() == [[ACCEPTED]]
-    assert caplog.records == []
-
-
 @virtual
 async def test_a_failing_settlement_is_logged_and_made_later(caplog):
-    service, claims = FakeService(), ShakyClaims(swap=["down"] * 9)
-    async with service.client(claims=claims) as client:
+    async with delivering(claims=ShakyClaims(swap=["down"] * 9)) as (service, claims, client):
         receipt = await deliver(client)
         assert (receipt.already_accepted, len(receipt.attempts), claims.states()) == (0, 1, [[CLAIMED]])
         await asyncio.sleep(20.0)
@@ -185,22 +171,10 @@ async def test_a_failing_settlement_is_logged_and_made_later(caplog):
     assert service.users() == {"user-1": 1}
 
 
-@virtual
-async def test_a_slow_settlement_does_not_delay_the_call_past_its_deadline():
-    service, claims = FakeService(), ShakyClaims(swap=["slow"])
-    async with service.client(claims=claims) as client:
-        started = now()
-        assert isinstance(await deliver(client, timeout=0.5), Receipt)
-        assert now() - started == pytest.approx(0.5, abs=0.01)
-        assert claims.states() == [[CLAIMED]]
-    assert claims.states() == [[ACCEPTED]], "the end of the client waits for it"
-
-
 @pytest.mark.parametrize("fingerprint", [None, "e" * 64], ids=["the same payload", "another"])
 @virtual
 async def test_a_claim_that_another_process_rewrote_is_settled_or_its_loss_is_logged(fingerprint, caplog):
-    service, claims = FakeService(Fault.delay(1.0, first=1)), ShakyClaims()
-    async with service.client(claims=claims) as client:
+    async with delivering(FakeService(Fault.delay(1.0, first=1))) as (_, claims, client):
         task = asyncio.create_task(deliver(client))
         await asyncio.sleep(0.5)
         (record,) = claims.records()
@@ -215,8 +189,7 @@ async def test_a_claim_that_another_process_rewrote_is_settled_or_its_loss_is_lo
 @virtual
 async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch):
     monkeypatch.setattr(claim_log, "MAX_FAILED", 2)
-    service, claims = FakeService(), ShakyClaims(swap=["down"] * 30)
-    async with service.client(claims=claims) as client:
+    async with delivering(claims=ShakyClaims(swap=["down"] * 30)) as (service, claims, client):
         for key in "abc":
             await client.send("user-1", HELLO, idempotency_key=key)
         claims.faults["swap"].clear()
@@ -266,8 +239,8 @@ def everybody():
 @virtual
 async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(times, faults):
     for count in range(14):
-        service, claims = FakeService(), ShakyClaims(**{op: list(script) for op, script in faults.items()})
-        async with service.client(claims=claims) as client:
+        claims = ShakyClaims(**{op: list(script) for op, script in faults.items()})
+        async with delivering(claims=claims) as (service, _, client):
             task = asyncio.create_task(deliver(client))
             await turns(count)
             for _ in range(times):
@@ -319,17 +292,6 @@ async def test_closing_waits_for_requests_and_settlements(answer, timeout, drain
     await client.aclose(drain=drain)
     assert claims.states() == [[state]]
     assert isinstance(await task, kind)
-
-
-@virtual
-async def test_flush_waits_for_claims():
-    service, claims = FakeService(), ShakyClaims(add=["slow"])
-    async with service.client(claims=claims) as client:
-        task = asyncio.create_task(deliver(client))
-        await asyncio.sleep(0.1)
-        await client.flush()
-        assert claims.states() == [[ACCEPTED]]
-        await task
 
 
 @pytest.mark.parametrize(("operations", "sent"), [(["swap"], True), (["add", "swap"], False)])

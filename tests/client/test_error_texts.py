@@ -1,6 +1,5 @@
 """Texts of errors: the request, the reason of the operating system or of TLS, the setting, and what to do."""
 
-import asyncio
 import re
 import socket
 import ssl
@@ -26,7 +25,6 @@ from pushsdk import (
 )
 from pushsdk._core.outcome import Failure
 from pushsdk._io.failures import words_of
-from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
@@ -150,20 +148,6 @@ async def test_a_timeout_before_there_is_a_connection_names_the_setting(timeout,
     assert caught.value.retryable
 
 
-async def test_a_claim_store_that_hangs_is_no_missing_connection():
-    class HangingStore(MemoryClaims):
-        async def put(self, *args):
-            await asyncio.sleep(60)
-
-    store = HangingStore()
-    store.timeout = 0.1
-    async with WireServer() as server, client_of(server.base_url, claims=store, timeout=0.1) as client:
-        with pytest.raises(NotSentError) as caught:
-            await client.send("u", MESSAGE, idempotency_key="job-1")
-        await client.aclose(drain=0)
-    assert "no connection" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("context", "reason", "fix"),
     [
@@ -220,7 +204,6 @@ def test_a_reason_is_in_fixed_words(error, words):
     ("timeout", "start"),
     [
         (Timeout(attempt=0.05), "outcome unknown: no answer within the attempt timeout: 0.05 s (POST"),
-        (Timeout(total=0.05), "outcome unknown: the deadline passed: total timeout 0.05 s (POST"),
     ],
 )
 async def test_a_timeout_names_the_setting_and_has_a_timeout_error_as_its_cause(timeout, start):
@@ -244,9 +227,7 @@ async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up():
 @pytest.mark.parametrize(
     ("status", "headers", "text"),
     [
-        (400, {}, r"^rejected: HTTP 400 Bad Request \(.*\)\. Check the message: "),
         (409, {}, r"^rejected: HTTP 409 Conflict \([^)]*\) \[rejected-409\]$"),
-        (499, {}, r"^rejected: HTTP 499 \([^)]*\) \[rejected-499\]$"),
         (
             503,
             {"Retry-After": "90"},

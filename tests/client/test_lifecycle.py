@@ -3,7 +3,6 @@
 import asyncio
 import os
 
-import aiohttp
 import pytest
 from support.programs import run_program
 from support.wire_server import WireServer
@@ -141,10 +140,3 @@ FORK = """
 def test_a_client_is_refused_after_a_fork(state):
     result = run_program(FORK, state, options=("-W", "ignore"))
     assert result.code == 42, result.err
-
-
-async def test_an_injected_session_stays_open():
-    async with WireServer() as server, aiohttp.ClientSession() as session:
-        async with AsyncPushClient(server.base_url, "key", session=session) as client:
-            await client.send("u", HELLO)
-        assert not session.closed

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from support import fake_service as scripted
+from support.shaky_claims import long, singly
 from support.virtual_time import virtual
 
 from pushsdk import (
@@ -22,21 +23,8 @@ from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
 HELLO = {"title": {"en": "Hello"}}
-# Long ids: a 413 is not split if the message is most of the bytes.
-USERS = [f"user-{number}".ljust(200, "-") for number in (1, 2, 3)]
+USERS = long("user-1", "user-2", "user-3")
 ONCE = RetryPolicy.none()
-
-
-def singly(answers):
-    """Refuses more than one user with 413, and answers each as its list says; then it accepts."""
-
-    def answer(request):
-        if len(request.user_ids) > 1:
-            return Fault.status(413)
-        user = request.user_ids[0].rstrip("-")
-        return answers[user].pop(0) if answers.get(user) else None
-
-    return FakeService(then=answer)
 
 
 async def delivered(client, *, key, times=10):
@@ -88,16 +76,6 @@ async def test_a_call_is_retryable_for_any_of_its_users_unless_that_pushes_one_t
         (result,) = await delivered(client, key=key, times=1)
     assert type(result) is kind
     assert result.retryable is expected
-
-
-@virtual
-async def test_an_unknown_is_not_repeated():
-    service = FakeService(Fault.reset_after(first=1))
-    async with service.client(claims=MemoryClaims()) as client:
-        (result,) = await delivered(client, key="job-42")
-    assert isinstance(result, PushError)
-    assert (result.outcome, result.retryable) == (Outcome.UNKNOWN, False)
-    assert service.users() == dict.fromkeys(USERS, 1)
 
 
 # -- what only a person can fix ---------------------------------------------------------------------------------

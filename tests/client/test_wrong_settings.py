@@ -25,12 +25,10 @@ from pushsdk import (
 )
 from pushsdk.claims import SqliteClaims
 from pushsdk.emulator import Fault
-from pushsdk.spark import DirectoryClaims
 from pushsdk.testing import FakeService
 
 MESSAGE = MobilePush(title={"en": "hi"}, ios_enabled=True)
 URL = "https://push.example/api"
-THEIR_TIMEOUT = type("Timeout", (), {"__module__": "httpx"})
 
 
 async def async_callback(_): ...
@@ -52,27 +50,15 @@ class Table:
     ("make", "text"),
     [
         (lambda: AsyncPushClient(f"{URL}/v1", "key"), "^base_url must end before /v1"),
-        (lambda: AsyncPushClient("localhost/api", "k"), r"; it must begin with https:// \(http:// for localhost\)"),
-        (lambda: AsyncPushClient(URL, "k", proxy="proxy.example:3128"), "; it must begin with http:// or https://"),
-        (lambda: AsyncPushClient(URL, "k", show_answers="yes"), "show_answers must be True or False; got 'yes'$"),
-        (lambda: AsyncPushClient(URL, "k", headers="x"), "headers must be a mapping .*; got str$"),
-        (lambda: AsyncPushClient(URL, "k", headers={"X-Id": 5}), "printable ASCII text; got int$"),
-        (lambda: AsyncPushClient(URL, "k", timeout=THEIR_TIMEOUT()), "; got httpx.Timeout$"),
         (lambda: AsyncPushClient(URL, lambda _: "key"), "api_key must be a str, or a callable without arguments"),
         (lambda: AsyncPushClient(URL, "k", on_event=async_callback), "not async; got the function async_callback$"),
         (lambda: AsyncPushClient(URL, "k", claims="redis:host:6379/1"), "or its location: .* redis://HOST"),
-        (lambda: RetryPolicy.from_tenacity(stop=3), r"for example tenacity.stop_after_attempt\(3\); got 3$"),
         (lambda: RetryPolicy.from_tenacity(wait=stop_after_attempt(3)), "wait must be .*; got stop_after_attempt$"),
-        (lambda: RetryPolicy(statuses={50: "REJECTED"}), "must be an HTTP status from 100 to 599, .*; got 50$"),
         (lambda: Batching(split_on={200}), "must be an HTTP status from 400 to 599, .*; got 200$"),
-        (lambda: SqliteClaims("x", durable="x"), "durable must be True or False; got 'x'$"),
         (lambda: SqliteClaims("sqlite:claims.db"), "path must be that of a file: claims= takes 'sqlite:PATH'"),
-        (lambda: DirectoryClaims(5), "path must be a path, for example 'claims'; got 5$"),
         (lambda: Audience.read(["ann@example.com"]), "must be a path, for example 'users.csv'; got list$"),
-        (lambda: read_report(None), "must be a path, for example .*; got None"),
         (lambda: Audience.read("ids.txt", primary_key=None), "primary_key must be a str; got None$"),
-        (lambda: Audience.lines(io.StringIO()), "file must be a binary stream, for example .*; got StringIO$"),
-        (lambda: Audience.read("s3://bucket/ids.txt"), "there is no file .*: only local files are read"),
+        (lambda: read_report(None), "must be a path, for example .*; got None"),
         (lambda: AsyncPushClient(URL, "k").submit("u", MESSAGE), "must be used in an event loop, .* or use PushClient"),
     ],
 )
@@ -86,6 +72,7 @@ def test_a_wrong_setting_is_refused_with_its_rule_and_its_value(make, text):
     [
         (lambda: AsyncPushClient(URL, "key", timout=3), r"^AsyncPushClient\(\) .*'timout': did you mean 'timeout'"),
         (lambda: PushClient(URL, apikey="key"), r"^PushClient\(\) .*'apikey': did you mean 'api_key'"),
+        (lambda: PushClient(URL, zzz=1), r"unexpected keyword argument 'zzz'$"),
         (lambda: RetryPolicy.safe(max_attempt=3), "Unexpected keyword argument 'max_attempt'"),
     ],
 )
@@ -128,11 +115,6 @@ def test_a_wrong_variable_is_named(monkeypatch, name, value, text):
             make()
 
 
-@pytest.mark.parametrize("password", ["pa$Sword", "YOUR_own", "a{b}"])
-def test_the_password_of_a_proxy_is_no_placeholder(password):
-    AsyncPushClient("https://push.example/$web", "key", proxy=f"http://user:{password}@proxy.example:3128")
-
-
 async def test_a_timedelta_is_taken_for_seconds():
     half, minute = timedelta(milliseconds=500), timedelta(minutes=1)
     assert Timeout(total=minute, connect=half) == Timeout(total=60.0, connect=0.5)
@@ -149,31 +131,20 @@ async def test_a_timedelta_is_taken_for_seconds():
     ("call", "text"),
     [
         (lambda c: c.send(Table(), MESSAGE), "got Table, which iterates over its columns: pass one"),
-        (lambda c: c.broadcast(Table(), MESSAGE), "got Table, which iterates over its columns: pass one"),
         (lambda c: c.send(io.StringIO("user_id\n"), MESSAGE), r"got StringIO, an open file: use broadcast\(Audience"),
         (
             lambda c: c.send(Audience.query("SELECT 1 AS user_id"), MESSAGE),
             "^user_ids must be a str or .*; got Audience$",
         ),
-        (lambda c: c.send({"id": "ann"}, MESSAGE), "must be a str or an iterable of str; got dict$"),
         (lambda c: c.send({"title": {"en": "x"}}, ["ann"]), "got dict: the users come first, then the message$"),
-        (lambda c: c.send(["u", ("u", "Ann")], MESSAGE), r"^user_ids\[1\]: expected a str, got tuple$"),
-        (lambda c: c.send("ann", ["bob"]), r"message must be a MobilePush or a mapping, for example .*; got list$"),
         (lambda c: c.send("u", {"message": {}}), 'a request around one: pass only the value of "message"$'),
-        (lambda c: c.create_campaign(MESSAGE), "request must be a CampaignRequest or a mapping; got MobilePush$"),
         (lambda c: c.create_campaign({"title": {}}), 'expected a campaign, got a message: put it under "message"'),
-        (
-            lambda c: c.send_each(Audience.query("SELECT 1 AS user_id")),
-            "^requests must be an iterable of requests; got Audience$",
-        ),
+        (lambda c: c.send_each(5), "^requests must be an iterable of requests; got 5$"),
         (lambda c: c.send_each([{"user_ids": ["u"]}]), r"^request number 1: \$.user_ids: .*did you mean userIds\?$"),
-        (lambda c: c.broadcast(["u"], MESSAGE, durable="x"), "durable must be True or False; got 'x'$"),
-        (lambda c: c.broadcast(["u"], MESSAGE, run=5), "run must be a path, for example 'spring.run'; got 5$"),
         (
             lambda c: c.broadcast(["u"], MESSAGE, run=f"daily-{date}.run"),
             r"placeholder instead of its value; with today's date: run=f\"daily-{date.today\(\)}.run\"$",
         ),
-        (lambda c: c.send("u", MESSAGE, idempotency_key=42), "'shipped:42'; got int$"),
     ],
 )
 async def test_a_wrong_argument_of_a_call_is_refused_before_anything_is_sent(call, text):

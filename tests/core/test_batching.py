@@ -131,9 +131,3 @@ def test_only_transitions_of_the_table_are_made_and_calls_join_until_a_batch_is_
             else:
                 with pytest.raises(RuntimeError, match=f"{before.name} can't become {after.name}"):
                     open_batches.advance(batch, after)
-
-
-def test_no_user_nor_text_shows_in_a_repr():
-    batch, _ = join(batches(), content(b'{"title":"hello"}'), call("ada", "bob"))
-    text = f"{batch!r} {batch.calls[0]!r} {batch.content!r}"
-    assert not any(word in text for word in ("ada", "bob", "hello"))

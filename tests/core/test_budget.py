@@ -11,22 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.docs import page
 
-from pushsdk._core.outcome import NOT_SENT, REJECTED, UNKNOWN, Attempt
-from pushsdk._core.rate_limit import CAPACITY, COST, REFUND, THROTTLED_COST, RetryBudget, retry_cost
-
-
-@pytest.mark.parametrize(
-    ("attempt", "cost"),
-    [
-        (Attempt(outcome=REJECTED, status=429, retryable=True), 5),
-        (Attempt(outcome=REJECTED, status=503, retryable=True, retry_after=1.0), 5),
-        (Attempt(outcome=UNKNOWN, status=503), 14),
-        (Attempt(outcome=REJECTED, status=408, retryable=True), 14),
-        (Attempt(outcome=NOT_SENT, retryable=True), 14),
-    ],
-)
-def test_a_retry_is_cheaper_only_after_a_throttled_attempt(attempt, cost):
-    assert retry_cost(attempt) == cost
+from pushsdk._core.rate_limit import CAPACITY, COST, REFUND, THROTTLED_COST, RetryBudget
 
 
 @given(st.lists(st.sampled_from(["transient", "throttled", "first", "retried"]), max_size=1500))

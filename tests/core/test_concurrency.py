@@ -48,12 +48,6 @@ def test_a_client_whose_own_speed_is_the_bound_reaches_it_with_little_more_in_fl
     assert client.in_flight(6, 12) <= 1.5 * 4000 * latency + 16
 
 
-@pytest.mark.parametrize(("workers", "seconds", "pauses"), [(PLENTY, 0.001, (0.02, 0.005)), (16, 0.005, (5.0, 0.2))])
-def test_pauses_of_the_service_cost_little_more_than_they_last(workers, seconds, pauses):
-    client = run(lambda simulation: Pool(simulation, workers, about(seconds), pauses=pauses), until=20, cpu=1 / 4000)
-    assert client.rate(5, 20) > 0.8 * min(4000, workers / seconds)
-
-
 @pytest.mark.parametrize(
     ("workers", "seconds", "share", "most"),
     [
@@ -176,23 +170,6 @@ def test_stray_refusals_from_the_first_request_on_cost_little(workers, stray, sh
         return client.rate(0, 20)
 
     assert accepted(stray) > share * accepted(0.0)
-
-
-def test_refusals_far_above_the_stray_ones_lower_the_limit_to_what_is_accepted():
-    simulation = Simulation()
-    client = BusyClient(simulation, Pool(simulation, 64, about(0.05), most=64))
-    simulation.run(2)
-    assert 48 <= client.limit.limit <= 72
-    simulation.run(30)
-    assert client.rate(10, 30) > 0.9 * 1280
-    assert client.refused(10, 30) < 0.05
-
-
-@pytest.mark.parametrize("service", [lambda: Bucket(500, 50), lambda: Window(500, 1, tells=True)])
-def test_a_rate_limit_of_500_is_used(service):
-    client = throttled(service(), until=90)
-    assert client.rate(30, 90) > 0.8 * 500
-    assert client.refused(30, 90) < 0.05
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pushsdk._core.decisions import MAX_RESENDS, OUTCOMES, Decision, Step, decide, is_retryable, stop_reason
+from pushsdk._core.decisions import OUTCOMES, Decision, Step, decide, is_retryable
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
 from pushsdk._core.user_states import UserState, UserStatus
 
@@ -72,15 +72,6 @@ def test_what_follows_a_verdict_and_a_doubt_stays_until_an_acceptance(verdict, s
     assert is_retryable(verdict) is (step is Step.RETRY or verdict is CLOSED)
 
 
-@pytest.mark.parametrize(
-    ("resends", "step"),
-    [(None, Step.SETTLE), (0, Step.RESEND), (MAX_RESENDS - 1, Step.RESEND), (MAX_RESENDS, Step.SETTLE)],
-)
-def test_an_unknown_request_is_resent_only_if_asked_and_a_few_times(resends, step):
-    decision = decide(DOUBT, in_doubt=True, resends=resends, split_on=SPLIT_ON)
-    assert (decision.step, decision.status.state) == (step, UNKNOWN)
-
-
 def test_with_splitting_off_a_request_that_is_too_large_leaves_its_users_pending():
     assert decide(rejected(400)) == Decision(Step.SETTLE, UserStatus(REJECTED, 400, "HTTP 400"))
     assert decide(rejected(413)) == Decision(Step.LEAVE, UserStatus(PENDING, 413, "HTTP 413"))
@@ -89,17 +80,3 @@ def test_with_splitting_off_a_request_that_is_too_large_leaves_its_users_pending
 def test_a_recorded_rejection_is_not_retried_and_every_state_has_an_outcome():
     assert not is_retryable(Verdict(outcome=Outcome.REJECTED, status=404))
     assert set(OUTCOMES) == set(UserState)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "words"),
-    [
-        (rejected(401), "HTTP 401: the service does not accept the Api-Key"),
-        (rejected(403), "HTTP 403: the Api-Key is not allowed"),
-        (rejected(413), "HTTP 413: the request is too large"),
-        (rejected(308), "HTTP 308: a redirect"),
-        (BAD_CERTIFICATE, "no answer: no request would succeed"),
-    ],
-)
-def test_why_a_run_stops_says_what_to_fix(verdict, words):
-    assert stop_reason(verdict).startswith(words)

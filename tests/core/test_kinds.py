@@ -81,11 +81,8 @@ def test_values_of_a_kind_pass_and_others_do_not(kind, fitting, others):
     ("name", "value", "kind", "text"),
     [
         ("rate", 100, Rate, "rate must be a Rate, for example Rate(users_per_second=100); got 100"),
-        ("limit", 0, Count | None, "limit must be a whole number, 1 or more; got 0"),
         ("into", 1, Literal["a", "b", "c"], "into must be 'a', 'b' or 'c'; got 1"),
         ("hosts", ["a", 5], Sequence[str], "hosts[1] must be a str; got 5"),
-        ("names", {1: "a"}, Mapping[str, str], "a key of names must be a str; got 1"),
-        ("names", {"a": 1}, Mapping[str, str], "a value of names must be a str; got 1"),
         ("nested", [[1], ["2"]], Sequence[list[int]], "nested[1][0] must be a whole number; got '2'"),
         (
             "r",
@@ -99,9 +96,7 @@ def test_values_of_a_kind_pass_and_others_do_not(kind, fitting, others):
             Callable[[Any], Any],
             "f must be a function of 1 argument, not async; got the function one_later",
         ),
-        ("pairs", 3, Annotated[Even, Rule("a number of pairs")], "pairs must be a number of pairs; got 3"),
         ("data", 5, bytes | str, "data must be bytes, or a str; got 5"),
-        ("error", 5, OSError, "error must be an OSError; got 5"),
         ("stop", threading.Event(), asyncio.Event, "stop must be an asyncio.Event; got threading.Event"),
         (
             "t",
@@ -123,8 +118,6 @@ def test_an_error_has_the_rule_the_value_and_a_fix(name, value, kind, text):
         ("claims()", "secret", "str"),
         ("user_ids[3]", ["secret"], "list"),
         ("name", "a secret that is as long as a key", "str"),
-        ("name", ["a secret that is as long as a key"], "list"),
-        ("name", {"ann": 1}, "dict"),
         ("name", THEIR_TIMEOUT(), "Timeout"),
         ("name", None, "None"),
     ],

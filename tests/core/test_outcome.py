@@ -47,14 +47,10 @@ def judged(evidence, *, statuses=None, retry_on=RETRYABLE, key=None):
 @pytest.mark.parametrize(
     ("status", "retry_after", "settings", "outcome", "retryable"),
     [
-        (429, None, {}, REJECTED, True),
-        (503, 0.0, {}, REJECTED, True),
         (503, 3.0, {"retry_on": frozenset()}, REJECTED, True),
         (503, None, {"statuses": {503: REJECTED}, "retry_on": frozenset()}, REJECTED, False),
-        (500, None, {"statuses": {500: REJECTED}}, REJECTED, False),
         (500, None, {"statuses": {500: REJECTED}, "retry_on": frozenset({500})}, REJECTED, True),
         (500, None, {"retry_on": frozenset({500})}, UNKNOWN, False),
-        (502, None, {"statuses": {500: REJECTED}}, UNKNOWN, False),
         (404, None, {"statuses": {404: ACCEPTED}, "retry_on": frozenset({404})}, ACCEPTED, False),
         (204, None, {"statuses": {204: REJECTED}}, REJECTED, False),
         (429, None, {"retry_on": frozenset()}, REJECTED, False),
@@ -181,12 +177,6 @@ def test_the_join_of_attempts_is_the_strongest(outcomes):
 # -- what the service answered ------------------------------------------------------------------------------------
 
 
-def test_an_attempt_has_the_first_4_kib_of_the_body_unless_it_was_accepted():
-    assert judged(answered(400, body=b"x" * 9000)).body == b"x" * 4096
-    attempt = judged(answered(200, headers={"Content-Type": "application/json", "X-Request-Id": "r-1"}))
-    assert (attempt.headers, attempt.body, attempt.answer, attempt.request_id) == ({}, b"", "", None)
-
-
 @pytest.mark.parametrize("key", ["sk-live.0815", 'a"b\\c/d', "k" * 300])
 def test_the_key_is_redacted_in_what_the_service_answered(key):
     echoes = [key.encode(), json.dumps({"key": key}).encode(), b"cut off: " + key.encode()[:-1]]
@@ -195,16 +185,3 @@ def test_the_key_is_redacted_in_what_the_service_answered(key):
         assert key[:-1] not in f"{attempt.body.decode()} {attempt.body.decode('unicode_escape')}"
         assert b"***" in attempt.body
         assert attempt.headers == {"X-Echo": "<***>", "X-Id": "1"}
-
-
-def test_a_key_of_a_few_letters_blanks_out_no_text():
-    assert judged(answered(401, body=b"unknown key"), key=Secret.of("key")).body == b"unknown key"
-
-
-def test_no_repr_shows_what_the_service_wrote():
-    proof = answered(400, headers={"X": "Dear Ada"}, body=b"Dear Ada")
-    attempt = judged(proof)
-    assert repr(attempt) == "Attempt(REJECTED, HTTP 400, 0.500 s)"
-    assert attempt.__rich_repr__() == [("outcome", REJECTED), ("reason", "HTTP 400"), ("seconds", 0.5)]
-    assert "400" in repr(proof)
-    assert "Dear" not in repr(proof)

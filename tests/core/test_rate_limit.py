@@ -18,16 +18,12 @@ NOW = 1_700_000_000.0
         ("0", 0.0),
         (" 007 ", 7.0),
         ("9" * 5000, DAY),
-        ("86401", DAY),
         ("7.5", 8.0),
-        ("0.001", 1.0),
         (f"1.{'0' * 5000}1", 1.0),
         (formatdate(NOW + 90, usegmt=True), 90.0),
         (formatdate(NOW - 90, usegmt=True), 0.0),
         ("Wed, 15 Nov 2023 00:13:50 +0200", 30.0),
         ("", None),
-        ("-1", None),
-        (".5", None),
         ("soon", None),
         ("٣", None),
         ("Wed, 99 Foo 2030 00:00:00 GMT", None),
@@ -79,20 +75,6 @@ def test_a_pause_holds_until_its_end_and_a_shorter_one_never_shortens_it():
     for end, expected in ((12.0, 2.0), (11.0, 2.0), (15.0, 5.0)):
         gate.pause(end)
         assert (delay(gate, 10.0), gate.paused_until) == (expected, 10.0 + expected)
-
-
-@pytest.mark.parametrize(("users", "seconds"), [(1, 0.1), (50, 0.5)])
-def test_of_two_rates_the_slower_holds(users, seconds):
-    gate = RateLimiter(Rate(requests_per_second=10, users_per_second=100))
-    gate.charge(0.0, users)
-    assert delay(gate, 0.0) == pytest.approx(seconds)
-
-
-def test_time_that_passed_unused_is_not_saved_up():
-    gate = RateLimiter(Rate(requests_per_second=1))
-    gate.charge(0.0, 1)
-    gate.charge(100.0, 1)
-    assert delay(gate, 100.0) == 1.0
 
 
 @given(

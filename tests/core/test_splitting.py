@@ -251,25 +251,11 @@ def test_parts_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(c
     assert all(size_of(part) < size + 70 or part.users == 1 for part in parts)
 
 
-@given(st.lists(st.lists(st.text(min_size=1, max_size=90), min_size=1, max_size=9), max_size=9), st.integers(1, 40))
-def test_parts_contain_every_user_once_for_any_ids(ids, users):
-    calls = [call(*user) for user in ids]
-    if calls:
-        check_parts(calls, split_calls(calls, learned(users, 400), FRAME, 10_000))
-
-
 def test_parts_of_one_call_stay_within_the_learned_bytes_if_its_ids_differ_in_length():
     one = call(*[f"{number}" * 100 for number in range(5)], *"abcde")
     size = FRAME + len(one.ids) * 2 // 5
     parts = split_calls([one], learned(10, size), FRAME, 10_000)
     assert all(size_of(part) <= size or part.users == 1 for part in parts)
-
-
-def test_no_user_shows_in_the_repr_of_a_part():
-    (part,) = split_calls([call("ada", "bob"), call("cy")], LearnedSizes(), FRAME, 10_000)
-    first, last = split_calls([call("a" * 99, "b" * 99, "c" * 99)], learned(2, 10_000), FRAME, 10_000)
-    assert (repr(part), repr(last)) == ("BatchPart(users=3)", "BatchPart(users=1)")
-    assert "a" * 9 not in repr(first.units) + repr(first.units[0].__rich_repr__())
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------
@@ -283,15 +269,3 @@ def test_a_message_too_large_for_everybody_ends_bisecting_early_and_is_not_halve
     assert service.take(calls).requests == before + 1
     assert (len(service.settled), len(service.users(REJECTED))) == (2 * 512, 512)
     assert service.sizes.users is None
-
-
-@pytest.mark.parametrize("chunk", [999, 1000, 125])
-def test_the_larger_half_of_a_rejected_request_fits_and_a_message_that_is_most_of_one_too(chunk):
-    sizes = LearnedSizes()
-    sizes.learn(chunk, FRAME, chunk * 60 - 1)
-    larger = chunk - chunk // 2
-    assert sizes.fits(larger, FRAME, larger * 60 - 1)
-    assert not sizes.fits(larger + 1, FRAME, larger * 60 - 1)
-    assert not sizes.fits(larger, FRAME, larger * 2 * 60)
-    assert sizes.fits(1, FRAME, 2 * chunk * 60)
-    assert sizes.fits(larger, 10**6, 900)

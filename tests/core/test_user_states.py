@@ -1,8 +1,6 @@
 """UserStates: its JSON and its bounds. What they add up to is in ``runs/test_journal_model``."""
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import given
 
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 
@@ -29,18 +27,16 @@ def test_what_is_no_json_of_states_is_refused(data):
         UserStates.from_json(data)
 
 
-@given(start=st.integers(-2, 5), stop=st.integers(-2, 5))
-def test_a_range_has_users(start, stop):
-    states = UserStates(3)
-    if not 0 <= start < stop <= 3:
-        with pytest.raises(ValueError):
-            states.set(start, stop, PENDING)
-    if not 0 <= start <= stop <= 3:
-        with pytest.raises(ValueError):
-            list(states.runs(start, stop))
-
-
-@pytest.mark.parametrize("wrong", [lambda: UserStates(3).at(-1), lambda: UserStates(3).at(3), lambda: UserStates(-1)])
-def test_a_position_has_a_user_and_a_number_of_users_is_not_negative(wrong):
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda states: states.at(-1),
+        lambda states: states.at(3),
+        lambda states: states.set(1, 1, PENDING),
+        lambda states: list(states.runs(0, 4)),
+        lambda states: UserStates(-1),
+    ],
+)
+def test_positions_and_ranges_have_users(wrong):
     with pytest.raises((IndexError, ValueError)):
-        wrong()
+        wrong(UserStates(3))

@@ -243,17 +243,12 @@ def test_a_run_whose_claims_may_expire_is_not_resumed():
 
 
 def test_a_digest_covers_everything_sent():
-    digests = [
-        digest_of({"title": {"en": "Hello"}}, None, ()),
-        digest_of({"title": {"en": "Hello!"}}, None, ()),
-        digest_of({"title": {"en": "Hello"}}, {}, ()),
-        digest_of({"title": {"en": "Hello"}}, {"a": 1}, ()),
-        digest_of({"title": {"en": "Hello"}}, None, ("a",)),
-        digest_of({"title": {"en": "Hello"}}, None, ("a", "b")),
-        digest_of({"title": {"en": "Hello"}}, None, ("ab",)),
-    ]
-    assert len(set(digests)) == len(digests)
-    assert digests[0] == digest_of({"title": {"en": "Hello"}}, None, ())
+    hello = {"title": {"en": "Hello"}}
+    payloads = [(hello, None, ()), ({"title": {"en": "Hello!"}}, None, ()), (hello, {}, ()), (hello, {"a": 1}, ())]
+    payloads += [(hello, None, fields) for fields in (("a",), ("a", "b"), ("ab",))]
+    digests = [digest_of(*payload) for payload in payloads]
+    assert len({*digests}) == len(digests)
+    assert digests[0] == digest_of(*payloads[0])
 
 
 # -- the report -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 from support.engine_driver import CALM, MESSAGE
 from support.engine_lab import ROOT, installed, kill, logged, processes, spark_session
 
-from pushsdk import BroadcastError, ConfigurationError, Outcome
+from pushsdk import ConfigurationError, Outcome
 from pushsdk.emulator import Fault
 from pushsdk.spark import DirectoryClaims, broadcast, read_report
 from pushsdk.spark import _run as inner
@@ -143,34 +143,6 @@ def test_an_executor_is_killed(service, tmp_path, connect):
         work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", tasks=2, claims=claims, **CALM)
         report = meanwhile(work, service, happens)
         judge(report, service, unknown=4 * 50)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
-def test_executors_and_their_python_are_killed_twenty_times(service, tmp_path, connect):
-    users = 80_040
-    service.begin([SLOW])
-    notes = tmp_path / "notes"
-
-    def until_whole(spark):
-        claims = partial(_noted, notes, tmp_path / "claims")
-        while True:
-            # Spark gives up a stage after some lost executors.
-            with suppress(BroadcastError):
-                return broadcast(audience(spark, users), MESSAGE, tmp_path / "run", claims=claims, **CALM)
-
-    settings = {"spark.executorEnv.PYTHONPATH": _path(), "spark.task.maxFailures": "40"}
-    with spark_session("local-cluster[2,2,1024]", tmp_path, settings, connect=connect) as spark:
-        with ThreadPoolExecutor(1) as thread:
-            working = thread.submit(until_whole, spark)
-            for number in range(20):
-                service.until(100 + 40 * number)
-                if number % 5:
-                    kill(python_workers())
-                else:
-                    kill_an_executor(notes)
-            report = working.result()
-        judge(report, service, unknown=20 * 4 * 4 * 50, users=users)
 
 
 # -- a cluster of two hosts -----------------------------------------------------------------------------------------

@@ -4,14 +4,12 @@ import asyncio
 import time
 
 import pytest
-from support import wire_tls
 from support.wire_answers import response
 from support.wire_faults import only, read_request, send, step, when
 from support.wire_judge import HELLO
-from support.wire_rig import client_of
-from support.wire_server import WireServer
+from support.wire_rig import meeting
 
-from pushsdk import AttemptEnded, CampaignRequest, MobilePush, Outcome, RetryPolicy, SendAbandoned
+from pushsdk import AttemptEnded, Outcome, RetryPolicy, SendAbandoned
 
 JSON = "application/json"
 ANSWERS = {
@@ -30,6 +28,7 @@ ANSWERS = {
     "102": (b"HTTP/1.1 102 Processing\r\n\r\n", Outcome.UNKNOWN),
 }
 PATIENCE = 0.05
+NONE = RetryPolicy.none()
 
 
 async def block(_wire):
@@ -54,10 +53,7 @@ async def test_an_answer_that_was_read_counts_though_its_call_is_cancelled_in_th
 ):
     (data, outcome), events = ANSWERS[name], []
     script = when(only(warm), step(read_request, send(data), block))
-    async with (
-        WireServer(script, tls=wire_tls.good() if tls else None) as server,
-        client_of(server, injected=injected, retry=RetryPolicy.none(), on_event=events.append) as client,
-    ):
+    async with meeting(script, tls=tls, injected=injected, retry=NONE, on_event=events.append) as (_, client):
         if warm:
             await client.send("warm", HELLO)
         call = client.submit("user", HELLO) if submitted else asyncio.create_task(client.send("user", HELLO))
@@ -67,27 +63,3 @@ async def test_an_answer_that_was_read_counts_though_its_call_is_cancelled_in_th
     assert [event.outcome for event in events if isinstance(event, SendAbandoned)] == [outcome]
     attempt = [event.attempt for event in events if isinstance(event, AttemptEnded)][-1]
     assert (attempt.outcome, attempt.retry_after) == (outcome, 9.0 if name == "429" else None)
-
-
-@pytest.mark.parametrize(
-    ("name", "large", "injected"),
-    [
-        ("200 with JSON", False, False),
-        ("429", False, True),
-        ("200 with JSON without a type", True, True),
-        ("429", True, False),
-    ],
-)
-async def test_a_request_that_aiohttp_sends_has_the_answer_that_was_read(name, large, injected):
-    (data, outcome), events = ANSWERS[name], []
-    async with (
-        WireServer(when(only(0), step(read_request, send(data), block))) as server,
-        client_of(server, injected=injected, retry=RetryPolicy.none(), on_event=events.append) as client,
-    ):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                if large:
-                    await client.send("user", MobilePush(body={"en": "x" * 60_000}))
-                else:
-                    await client.create_campaign(CampaignRequest(name="spring"))
-    assert [event.attempt.outcome for event in events if isinstance(event, AttemptEnded)] == [outcome]

@@ -5,19 +5,10 @@ from contextlib import suppress
 
 import pytest
 from support import wire_tls
-from support.wire_faults import (
-    always,
-    hold,
-    never_read,
-    only,
-    reached,
-    send,
-    take,
-    when,
-)
+from support.wire_faults import always, hold, never_read, only, reached, send, take, when
 from support.wire_judge import ENORMOUS, HELLO
 from support.wire_network import no_connection, no_handshake, no_name
-from support.wire_rig import OWN_OR_INJECTED, client_of
+from support.wire_rig import OWN_OR_INJECTED, client_of, meeting
 from support.wire_server import WireServer
 
 from pushsdk import AttemptEnded, CampaignRequest, Outcome, SendAbandoned
@@ -77,10 +68,7 @@ async def test_cancelled_while_it_may_have_arrived_is_unknown_and_gives_its_slot
 ):
     events = []
     arrival, does = fault()
-    async with (
-        WireServer(when(only(warm), does), tls=wire_tls.good() if tls else None) as server,
-        client_of(server, injected=injected, on_event=events.append) as client,
-    ):
+    async with meeting(when(only(warm), does), tls=tls, injected=injected, on_event=events.append) as (server, client):
         if warm:
             await client.send("warm", HELLO)
         await cancelled(asyncio.create_task(client.send("user", message)), arrival)
@@ -94,10 +82,7 @@ async def test_cancelled_while_it_may_have_arrived_is_unknown_and_gives_its_slot
 async def test_cancelled_while_reading_the_body_is_accepted(injected):
     events = []
     arrival, stalling = reached(take, send(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), hold)
-    async with (
-        WireServer(when(always, stalling)) as server,
-        client_of(server, injected=injected, on_event=events.append) as client,
-    ):
+    async with meeting(when(always, stalling), injected=injected, on_event=events.append) as (server, client):
         call = asyncio.create_task(client.create_campaign(CampaignRequest(name="spring")))
         await arrival.wait()
         for _ in range(10):

@@ -9,12 +9,12 @@ import pytest
 from support.programs import run_program
 from support.wire_faults import always, hold, only, step, take, when
 from support.wire_judge import HELLO
-from support.wire_rig import OWN_OR_INJECTED, client_of
-from support.wire_server import WireServer
+from support.wire_rig import OWN_OR_INJECTED, meeting
 
 from pushsdk import MobilePush, Outcome, OutcomeUnknownError, RetryPolicy, SendAbandoned
 from pushsdk._io import fast_post
 
+NONE = RetryPolicy.none()
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is not acknowledged")
 
 # In a namespace of its own, with 50 ms each way. The service ends the idle connection, and in the same turn of the loop
@@ -126,10 +126,7 @@ async def close_read(wire):
 )
 async def test_a_connection_that_closed_before_a_byte_came_is_replaced(at, big, injected, kernel):
     message = MobilePush(body={"en": "x" * 60_000}) if big else HELLO
-    async with (
-        WireServer(when(only(at), step(close_unread))) as server,
-        client_of(server, injected=injected, retry=RetryPolicy.none()) as client,
-    ):
+    async with meeting(when(only(at), step(close_unread)), injected=injected, retry=NONE) as (server, client):
         kernel.acknowledges = lambda: server.begun <= at or server.connections > 1
         if at:
             await client.send("warm", HELLO)
@@ -146,10 +143,7 @@ async def test_a_connection_that_closed_before_a_byte_came_is_replaced(at, big, 
     [(half_close, "never"), (half_close, "later"), (read_on_and_reset, "when it was read"), (close_read, "at once")],
 )
 async def test_a_service_that_may_have_read_the_request_is_not_sent_it_again(end, acknowledged, injected, kernel):
-    async with (
-        WireServer(when(always, step(end))) as server,
-        client_of(server, injected=injected, retry=RetryPolicy.none()) as client,
-    ):
+    async with meeting(when(always, step(end)), injected=injected, retry=NONE) as (server, client):
         if acknowledged == "later":
             asyncio.get_running_loop().call_later(0.003, setattr, kernel, "acknowledges", lambda: True)
         elif acknowledged != "never":
@@ -163,10 +157,7 @@ async def test_a_service_that_may_have_read_the_request_is_not_sent_it_again(end
 @LINUX
 async def test_a_call_that_is_cancelled_while_the_reset_is_awaited_is_unknown(kernel):
     events = []
-    async with (
-        WireServer(when(always, step(half_close))) as server,
-        client_of(server, retry=RetryPolicy.none(), on_event=events.append) as client,
-    ):
+    async with meeting(when(always, step(half_close)), retry=NONE, on_event=events.append) as (server, client):
         call = asyncio.create_task(client.send("user", HELLO))
         while not server.begun:  # noqa: ASYNC110 - the server sets no event
             await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from support.wire_answers import response
 from support.wire_faults import always, fin, never_read, on_accept, only, pause, rst, send, step, take, when
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import detoured
-from support.wire_rig import OWN_OR_INJECTED, QUICK, client_of
+from support.wire_rig import OWN_OR_INJECTED, QUICK, client_of, meeting
 from support.wire_server import WireServer
 
 from pushsdk import MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
@@ -61,7 +61,7 @@ def read_from(wire):
 async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(early_bytes, injected):
     ledger = Ledger()
     with hasty(early_bytes) as (address, wires):
-        async with WireServer() as server, client_of(server, injected=injected, retry=NONE) as client:
+        async with meeting(injected=injected, retry=NONE) as (server, client):
             with detoured(server, address, only(0)):
                 ending = await ledger.ask(client, "user")
             await ledger.ask(client, "another")
@@ -75,7 +75,7 @@ async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(early_bytes
 @pytest.mark.parametrize(("policy", "connections"), [(NONE, 2), (QUICK, 4)], ids=["none", "safe"])
 async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(injected, policy, connections):
     with hasty(response(204)) as (address, wires):
-        async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
+        async with meeting(injected=injected, retry=policy) as (server, client):
             with detoured(server, address, always), pytest.raises(NotSentError) as excinfo:
                 await client.send("user", HELLO)
         assert [read_from(wire) for wire in wires] == [b""] * connections
@@ -152,10 +152,7 @@ async def test_the_kernel_is_asked_for_the_fastest_response_and_for_large_reques
         await wire.send(response(204))
 
     monkeypatch.setattr(fast_post, "monotonic", lambda: now)
-    async with (
-        WireServer(when(always, step(take_time))) as server,
-        client_of(server, injected=injected, retry=NONE) as client,
-    ):
+    async with meeting(when(always, step(take_time)), injected=injected, retry=NONE) as (_, client):
         await client.send("warm", HELLO)
         monkeypatch.setattr(fast_post, "ioctl", lambda *_: b"\1\0\0\0")
         try:

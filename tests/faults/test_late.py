@@ -6,11 +6,10 @@ import sys
 from collections import Counter
 
 import pytest
-from support import wire_tls
 from support.wire_answers import response
 from support.wire_faults import always, hold, only, reached, read_request, say_when, send, step, take, when
 from support.wire_judge import HELLO, Ledger
-from support.wire_rig import OWN_OR_INJECTED, client_of
+from support.wire_rig import OWN_OR_INJECTED, meeting
 from support.wire_server import WireServer
 
 from pushsdk import Outcome, OutcomeUnknownError, Timeout
@@ -32,19 +31,14 @@ async def stall(_wire):
     ids=["204", "204 over TLS", "400"],
 )
 async def test_an_answer_that_waits_in_the_socket_of_a_late_process_counts(data, tls, outcome, injected):
-    async with (
-        WireServer(
-            when(only(1), step(read_request, send(data), stall)), tls=wire_tls.good() if tls else None
-        ) as server,
-        client_of(server, injected=injected) as client,
-    ):
+    async with meeting(when(only(1), step(read_request, send(data), stall)), tls=tls, injected=injected) as (_, client):
         ledger = Ledger()
         await ledger.ask(client, "warm")
         assert (await ledger.ask(client, "user")).outcome is outcome
 
 
 async def test_what_has_no_answer_ends_though_the_process_is_late_again_and_again():
-    async with WireServer(when(always, step(take, stall, hold))) as server, client_of(server) as client:
+    async with meeting(when(always, step(take, stall, hold))) as (server, client):
         with pytest.raises(OutcomeUnknownError, match="attempt timeout"):
             await client.send("user", HELLO)
     assert server.processed == {"user": 1}
@@ -52,7 +46,7 @@ async def test_what_has_no_answer_ends_though_the_process_is_late_again_and_agai
 
 async def test_a_drain_that_ends_late_takes_in_what_was_answered():
     arrival, silent = reached(take, hold)
-    async with WireServer(when(always, silent)) as server, client_of(server, timeout=Timeout(total=None)) as client:
+    async with meeting(when(always, silent), timeout=Timeout(total=None)) as (server, client):
         call = asyncio.create_task(client.send("user", HELLO))
         await arrival.wait()
         closing = asyncio.create_task(client.aclose(drain=1.0))

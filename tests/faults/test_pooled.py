@@ -8,7 +8,7 @@ from support import wire_tls
 from support.wire_faults import hold, only, send, step, take, when
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import closed, late_408, noticed, reset, spoiled, stray_204
-from support.wire_rig import AMONG, OWN_OR_INJECTED, QUICK, client_of
+from support.wire_rig import AMONG, OWN_OR_INJECTED, QUICK, client_of, meeting
 from support.wire_server import WireServer
 
 from pushsdk import Limits, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy, Timeout
@@ -54,7 +54,7 @@ async def test_a_call_waits_for_a_place_in_the_pool_and_without_one_is_not_sent(
 @pytest.mark.parametrize("policy", [RetryPolicy.none(), QUICK], ids=["none", "safe"])
 async def test_a_whole_pool_of_stale_connections_is_replaced_and_fails_no_call(policy, injected):
     ledger = Ledger()
-    async with WireServer() as server, client_of(server, injected=injected, retry=policy) as client:
+    async with meeting(injected=injected, retry=policy) as (server, client):
         for turn, calls in enumerate((8, 8, 1)):
             with spoiled(server, stray_204) as done:
                 await asyncio.gather(*(ledger.ask(client, f"user-{turn}-{n}") for n in range(calls)))
@@ -97,27 +97,6 @@ async def test_a_stray_answer_in_two_halves_is_no_answer(injected, tls):
                 await client.send("user", HELLO)
     # aiohttp's own pool can't tell the first half from silence; the client's closes the connection.
     assert server.processed == {"warm": 1} | ({} if injected else {"user": 1})
-
-
-@pytest.mark.parametrize("spoil", [closed, stray_204, noticed(late_408)], ids=["closed", "204", "408 that was read"])
-@PLAIN_OR_TLS
-async def test_a_connection_that_other_code_used_before_is_not_trusted_either(spoil, tls):
-    ledger, trust = Ledger(), wire_tls.client_context() if tls else True
-    async with (
-        serving(tls) as server,
-        aiohttp.ClientSession() as session,
-        client_of(server, session=session, timeout=PATIENT) as client,
-    ):
-        body = {"userIds": ["somebody else"], "message": {}}
-        async with session.post(f"{server.base_url}/v1/push", json=body, ssl=trust):
-            pass
-        with spoiled(server, spoil) as done:
-            ending = await ledger.ask(client, "user")
-    del server.processed["somebody else"]
-    assert len(done) == 1
-    ledger.judge(server, ["user"])
-    # Whoever can't tell a used connection from a new one may also say that it does not know.
-    assert ending.outcome in (Outcome.ACCEPTED, Outcome.UNKNOWN)
 
 
 @OWN_OR_INJECTED

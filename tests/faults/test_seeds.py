@@ -61,10 +61,7 @@ async def test_calls_of_shared_requests_get_the_true_outcome_of_each_user(seed):
         size = draw.randint(1, 6)
         groups.append(waiting[:size])
         waiting = waiting[size:]
-    async with (
-        bad_weather(seed) as server,
-        client_of(server, timeout=WEATHERED, limits=Limits(in_flight=2)) as client,
-    ):
+    async with bad_weather(seed) as server, client_of(server, timeout=WEATHERED, limits=Limits(in_flight=2)) as client:
         # In waves, so that several merged requests are in flight: a queued batch keeps filling.
         for wave in range(0, len(groups), 7):
             await asyncio.gather(*(push_group(client, ledger, group) for group in groups[wave : wave + 7]))

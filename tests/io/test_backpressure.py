@@ -62,22 +62,6 @@ async def test_the_bytes_of_the_limit_and_one_call_are_held_however_many_calls_w
     assert len(service.requests) == 100
 
 
-@pytest.mark.parametrize(
-    ("length", "limits", "requests"),
-    [(2000, Limits(in_flight=1, queued_bytes=20_000), 7), (1, Limits(queued_users=30), 17)],
-    ids=["bytes", "users"],
-)
-@virtual
-async def test_calls_with_one_message_that_wait_for_room_are_merged(length, limits, requests):
-    service, message = FakeService(then=answer(after=1.0)), {"title": {"en": "x" * length}}
-    async with client_of(service, limits=limits) as client:
-        others = [start(client.send(f"other-{n}", {"title": {"en": f"{n}".ljust(6000)}})) for n in range(5)]
-        await turns()
-        await asyncio.gather(*others, *(client.send(f"user-{number}", message) for number in range(300)))
-        assert idle(client)
-    assert len(service.requests) <= requests
-
-
 @virtual
 async def test_a_call_that_turns_out_wrong_after_the_wait_for_room_leaves_nothing_behind():
     service = FakeService()
@@ -109,16 +93,3 @@ async def test_calls_wait_for_room_in_the_order_they_came_and_a_large_one_is_not
         calls.pop(4).cancel()
         await asyncio.gather(first, *calls)
     assert [users[0] for users in service.sent] == ["first", "before-0", "before-1", "x", "after-0", "after-1"]
-
-
-@virtual
-async def test_a_call_that_was_let_in_is_not_overtaken_by_one_that_comes_in_the_same_turn():
-    service = FakeService()
-    async with client_of(service, limits=Limits(in_flight=1, queued_users=1)) as client:
-        tasks = [start(client.send("a", MESSAGE)), start(client.send("b", OTHER))]
-        await turns()
-        waits = start(client.send("c", titled(0)))
-        await turns()
-        tasks[1].cancel()
-        await asyncio.gather(tasks[0], waits, client.send("d", titled(1)))
-    assert service.sent == [("a",), ("c",), ("d",)]

@@ -3,19 +3,10 @@
 import asyncio
 
 import pytest
-from support.fake_service import (
-    LATENCY,
-    MESSAGE,
-    OTHER,
-    FakeService,
-    answer,
-    client_of,
-    idle,
-    start,
-)
+from support.fake_service import LATENCY, MESSAGE, OTHER, FakeService, answer, client_of, start
 from support.virtual_time import now, virtual
 
-from pushsdk import Batching, Limits, MobilePush, RetryPolicy, SendAbandoned
+from pushsdk import Batching, Limits, MobilePush, RetryPolicy
 
 
 @virtual
@@ -70,12 +61,7 @@ async def test_each_merged_call_gets_its_own_receipt():
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"message": OTHER},
-        {"custom_fields": {"a": {"x": 1}}},
-        {"retry": RetryPolicy.none()},
-        {"timeout": 7.0},
-    ],
+    [{"message": OTHER}, {"custom_fields": {"a": {"x": 1}}}, {"retry": RetryPolicy.none()}, {"timeout": 7.0}],
     ids=["message", "custom_fields", "policy", "timeout"],
 )
 @virtual
@@ -87,34 +73,9 @@ async def test_sends_that_differ_in_anything_do_not_meet(options):
 
 
 @virtual
-async def test_the_same_user_in_two_sends_makes_two_requests():
-    service = FakeService()
-    async with client_of(service) as client:
-        await asyncio.gather(client.send(["a", "b"], MESSAGE), client.send("b", MESSAGE), client.send("c", MESSAGE))
-    assert service.users() == {"a": 1, "b": 2, "c": 1}
-    assert service.sent == [("a", "b"), ("b", "c")]
-
-
-@virtual
 async def test_a_call_with_too_little_time_does_not_linger():
     service = FakeService()
     async with client_of(service, batching=Batching(linger=1.0)) as client:
         sent = now()
         await client.send("a", MESSAGE, timeout=0.5)
         assert service.requests[0].started == sent
-
-
-@virtual
-async def test_a_caller_cancelled_on_a_shared_request_only_stops_waiting():
-    service, events = FakeService(answer(after=1.0)), []
-    async with client_of(service, on_event=events.append) as client:
-        tasks = [start(client.send(user, MESSAGE)) for user in "ab"]
-        await asyncio.sleep(0.1)
-        tasks[0].cancel()
-        await asyncio.sleep(0.1)
-        assert tasks[0].cancelled()
-        assert (await tasks[1]).users == 1
-        assert idle(client)
-    assert service.users() == {"a": 1, "b": 1}
-    abandoned = [event for event in events if isinstance(event, SendAbandoned)]
-    assert [(event.user_ids, event.outcome.value) for event in abandoned] == [(("a",), "ACCEPTED")]

@@ -11,8 +11,7 @@ import pytest
 from support.wire_answers import response
 from support.wire_faults import answering, hold, only, step, take, when
 from support.wire_judge import HELLO
-from support.wire_rig import OWN_OR_INJECTED, client_of
-from support.wire_server import WireServer
+from support.wire_rig import OWN_OR_INJECTED, meeting
 
 from pushsdk import (
     AsyncPushClient,
@@ -32,6 +31,7 @@ from pushsdk._io.pending import PendingCalls
 from pushsdk._io.queue import QueuedBatch
 
 CALLER = ContextVar("CALLER", default="nobody")
+ONE = Limits(in_flight=1)
 NAMES = ["ann", "bob", "cid", "dan"]
 BUSY = answering(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n")
 
@@ -47,10 +47,7 @@ async def test_on_event_runs_in_the_context_of_the_caller_also_if_that_had_to_wa
         CALLER.set(name)
         await client.send(name, {"title": {"en": f"Hello {name}"}})
 
-    async with (
-        WireServer(when(only(4, 5), BUSY)) as server,
-        client_of(server, injected=injected, limits=Limits(in_flight=1), on_event=note) as client,
-    ):
+    async with meeting(when(only(4, 5), BUSY), injected=injected, limits=ONE, on_event=note) as (_, client):
         await asyncio.gather(*map(send_as, NAMES))  # opens the connection
         seen.clear()
         await asyncio.gather(*map(send_as, NAMES))
@@ -66,7 +63,7 @@ def old(loop, coro):
 @pytest.mark.parametrize("factory", [old, getattr(asyncio, "eager_task_factory", old)])
 async def test_any_task_factory_will_do(factory):
     asyncio.get_running_loop().set_task_factory(factory)
-    async with WireServer() as server, client_of(server, limits=Limits(in_flight=1)) as client:
+    async with meeting(limits=ONE) as (server, client):
         for number in range(3):
             await asyncio.gather(*(client.send(f"user-{number}", {"title": {"en": name}}) for name in NAMES))
             await client.submit(f"one-{number}", HELLO)
@@ -80,7 +77,7 @@ def fail(*_, **__):
 
 async def test_a_write_that_raises_is_unknown_and_loses_no_connection(monkeypatch):
     write = HttpConnection.write
-    async with WireServer() as server, client_of(server, limits=Limits(in_flight=1)) as client:
+    async with meeting(limits=ONE) as (server, client):
         await client.send("warm", HELLO)
         with monkeypatch.context() as patch:
             head = SimpleNamespace(write=fail)
@@ -98,7 +95,7 @@ async def test_a_task_that_can_not_be_made_ends_its_call(caplog):
         fail()
 
     loop = asyncio.get_running_loop()
-    async with WireServer() as server, client_of(server) as client:
+    async with meeting() as (_, client):
         future = client.submit("user", HELLO)
         loop.set_task_factory(make_none)
         await asyncio.sleep(0)
@@ -122,14 +119,14 @@ async def test_a_task_that_can_not_be_made_ends_its_call(caplog):
     ],
 )
 async def test_a_bug_in_the_queue_ends_its_batch_and_gives_back_its_place(owner, name, linger, monkeypatch, caplog):
-    real, limits = getattr(owner, name), Limits(in_flight=1)
+    real = getattr(owner, name)
 
     def fail_in_turn(*arguments, **options):
         if name == "enqueue":  # which may have begun the batch
             real(*arguments, **options)
         return fail() if next(numbers) == turn else name == "enqueue" or real(*arguments, **options)
 
-    async with WireServer() as server, client_of(server, limits=limits, batching=Batching(linger=linger)) as client:
+    async with meeting(limits=ONE, batching=Batching(linger=linger)) as (server, client):
         await client.send("warm", HELLO)
         monkeypatch.setattr(owner, name, fail_in_turn)
         sent = ["warm"]
@@ -146,7 +143,7 @@ async def test_a_bug_in_the_queue_ends_its_batch_and_gives_back_its_place(owner,
 
 
 async def test_a_bug_in_taking_an_answer_in_ends_its_call(monkeypatch, caplog):
-    async with WireServer() as server, client_of(server) as client:
+    async with meeting() as (_, client):
         await client.send("warm", HELLO)
         monkeypatch.setattr(PendingCalls, "settle_part", fail)
         with pytest.raises(OutcomeUnknownError):
@@ -154,9 +151,7 @@ async def test_a_bug_in_taking_an_answer_in_ends_its_call(monkeypatch, caplog):
     assert "a request failed inside the client" in caplog.text
 
 
-async def test_a_send_that_its_event_or_its_caller_cancels_and_an_answer_that_comes_twice_count_once(
-    monkeypatch,
-):
+async def test_a_send_that_its_event_or_its_caller_cancels_and_an_answer_that_comes_twice_count_once(monkeypatch):
     land, sends = BatchSender.land, []
 
     def land_twice(sender, batch, is_plain):
@@ -168,7 +163,7 @@ async def test_a_send_that_its_event_or_its_caller_cancels_and_an_answer_that_co
             sends[0].cancel()
 
     monkeypatch.setattr(BatchSender, "land", land_twice)
-    async with WireServer(when(only(2), step(take, hold))) as server, client_of(server, on_event=cancel) as client:
+    async with meeting(when(only(2), step(take, hold)), on_event=cancel) as (server, client):
         await client.send("warm", HELLO)
         sends.append(client.submit("user", HELLO))
         await asyncio.wait(sends)

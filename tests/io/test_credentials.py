@@ -8,14 +8,7 @@ import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle
 from support.virtual_time import virtual
 
-from pushsdk import (
-    AuthenticationError,
-    NotSentError,
-    Outcome,
-    OutcomeUnknownError,
-    RetryPolicy,
-    Timeout,
-)
+from pushsdk import AuthenticationError, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy, Timeout
 
 
 class StoreError(Exception):

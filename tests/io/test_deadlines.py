@@ -19,16 +19,7 @@ from support.fake_service import (
 )
 from support.virtual_time import now, virtual
 
-from pushsdk import (
-    Batching,
-    Limits,
-    NotSentError,
-    Outcome,
-    OutcomeUnknownError,
-    RetryPolicy,
-    SendAbandoned,
-    Timeout,
-)
+from pushsdk import Batching, Limits, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy, SendAbandoned, Timeout
 
 GRACE = 0.010
 
@@ -58,7 +49,7 @@ async def test_a_call_ends_within_ten_milliseconds_after_its_deadline(behavior, 
     for total in (0.001, 0.0137, 1.0, 29.999):
         async with client_of(FakeService(then=behavior), **options) as client:
             before = now()
-            error = await outcome_of(start(client.send("a", MESSAGE, timeout=Timeout(total=total, attempt=None))))
+            error = await outcome_of(client.send("a", MESSAGE, timeout=Timeout(total=total, attempt=None)))
             assert now() <= before + total + GRACE
             assert type(error) is kind
             assert idle(client)
@@ -90,7 +81,7 @@ async def test_the_attempt_timeout_ends_an_attempt_and_the_total_the_call():
     service = FakeService(then=hang())
     async with client_of(service, retry=RetryPolicy.at_least_once(initial_delay=0.001)) as client:
         before = now()
-        error = await outcome_of(start(client.send("a", MESSAGE, timeout=Timeout(total=1.2, attempt=0.5))))
+        error = await outcome_of(client.send("a", MESSAGE, timeout=Timeout(total=1.2, attempt=0.5)))
         assert now() <= before + 1.2 + GRACE
     assert [attempt.seconds for attempt in error.attempts] == pytest.approx([0.5, 0.5, 0.2], abs=GRACE)
     assert "attempt timeout" in error.attempts[0].reason

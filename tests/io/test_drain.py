@@ -1,30 +1,13 @@
 """aclose: what is on its way may end within the drain; the rest is ended, nothing starts any more, all is told."""
 
 import asyncio
-from collections import Counter
 from itertools import product
 
 import pytest
-from support.fake_service import (
-    MESSAGE,
-    FakeService,
-    answer,
-    client_of,
-    hang,
-    outcome_of,
-    refused,
-    start,
-)
+from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, outcome_of, refused, start
 from support.virtual_time import now, turns, virtual
 
-from pushsdk import (
-    ClientClosedError,
-    Limits,
-    Outcome,
-    OutcomeUnknownError,
-    RejectedError,
-    RetryPolicy,
-)
+from pushsdk import ClientClosedError, Outcome, OutcomeUnknownError, RetryPolicy
 
 
 @pytest.mark.parametrize(
@@ -48,22 +31,6 @@ async def test_nothing_is_repeated_after_a_close_under_any_policy(script, policy
     assert len(service.requests) == 1
     assert isinstance(await outcome_of(task), end)
     assert report.not_sent + report.unknown == ("a",)
-
-
-@virtual
-async def test_pieces_of_a_split_that_have_not_left_do_not_leave_after_the_close():
-    service = FakeService(then=lambda request: answer(400) if len(request.user_ids) > 2 else hang())
-    client = client_of(service, limits=Limits(in_flight=4))
-    tasks = [start(client.send(f"user-{number}", MESSAGE)) for number in range(8)]
-    # The whole is rejected, the first four of its calls hang.
-    await asyncio.sleep(0.05)
-    before = now()
-    report = await client.aclose(drain=0.0)
-    assert now() == before
-    assert len(service.requests) == 5
-    assert (len(report.unknown), len(report.rejected)) == (4, 4)
-    outcomes = Counter([type(await outcome_of(task)) for task in tasks])
-    assert outcomes == {OutcomeUnknownError: 4, RejectedError: 4}
 
 
 @virtual

@@ -5,22 +5,12 @@ import logging
 import sys
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, refused, start
+from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, start
 from support.virtual_time import turns, virtual
 from support.wire_rig import client_of as wired
 from support.wire_server import WireServer
 
-from pushsdk import (
-    AttemptEnded,
-    CampaignRequest,
-    ClientPaused,
-    Outcome,
-    Receipt,
-    RequestSplit,
-    RetryScheduled,
-    SendAbandoned,
-)
-from pushsdk._core.kinds import check_seconds
+from pushsdk import AttemptEnded, CampaignRequest, ClientPaused, Outcome, Receipt, RetryScheduled
 
 
 @virtual
@@ -42,22 +32,6 @@ async def test_attempts_retries_and_pauses_are_reported_in_order():
     assert (campaign.endpoint, campaign.users) == ("campaigns", 0)
 
 
-@virtual
-async def test_events_hold_ids_only_if_they_are_about_users_and_never_texts():
-    events = []
-    service = FakeService(answer(422, {"Retry-After": "1"}, b"user-name"), refused(), hang())
-    async with client_of(service, on_event=events.append, timeout=1.0) as client:
-        tasks = [start(client.send(user, MESSAGE)) for user in ("user-name", "user-other")]
-        await asyncio.sleep(0.5)
-        for task in tasks:
-            task.cancel()
-        await asyncio.sleep(1.0)
-    (split,) = [event for event in events if isinstance(event, RequestSplit)]
-    assert (split.status, split.users, split.calls) == (422, 2, 2)
-    assert any(isinstance(event, SendAbandoned) for event in events)
-    assert not any("user-" in repr(event) or "Hello" in repr(event) for event in events)
-
-
 @pytest.mark.parametrize("behavior", [answer(429, {"Retry-After": "1"}), answer(413), answer(400)])
 @virtual
 async def test_an_on_event_that_raises_changes_nothing_and_is_logged_without_its_text(behavior, caplog):
@@ -75,18 +49,6 @@ async def test_an_on_event_that_raises_changes_nothing_and_is_logged_without_its
         assert idle(client)
     assert "on_event raised RuntimeError at test_events.py:" in caplog.text
     assert "secret text" not in caplog.text
-
-
-@virtual
-async def test_an_error_of_this_package_in_on_event_is_logged_with_its_text(caplog):
-    def broken(event):
-        check_seconds("drain", "5")
-
-    async with client_of(FakeService(), on_event=broken) as client:
-        await client.send("a", MESSAGE)
-    # The lines of the package itself are left out.
-    place = f"test_events.py:{broken.__code__.co_firstlineno + 1}"
-    assert f"on_event raised ConfigurationError at {place} for AttemptEnded: drain must" in caplog.text
 
 
 async def test_an_on_event_that_raises_a_cancellation_cancels_nothing(caplog):

@@ -154,20 +154,6 @@ async def test_a_session_that_instrumentation_customized_sends_by_itself(options
         assert not FastPost(session, HEADS, 1.5).takes(BODY)
 
 
-@pytest.mark.parametrize(
-    ("size", "proxied", "is_fast"),
-    [(WHOLE_BODY_LIMIT, False, True), (WHOLE_BODY_LIMIT + 1, False, False), (len(BODY), True, False)],
-)
-async def test_a_body_that_might_have_to_wait_and_a_request_by_a_proxy_are_left_to_aiohttp(
-    server, size, proxied, is_fast
-):
-    proxy, span = Secret.of(server.base_url.removesuffix("/ext/api")), Watched()
-    async with transport_to(server.base_url, proxy=proxy if proxied else None) as transport:
-        assert (await post(transport, BODY.ljust(size), span=span)).status == 204
-    assert (span.seen == 0) is is_fast
-    assert server.requests[0].body == BODY.ljust(size)
-
-
 async def test_what_only_says_that_an_answer_is_to_come_is_none():
     early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"
     script = when(always, step(take, send(early), send(response(429, b"later", Retry_After="7"))))
@@ -227,13 +213,6 @@ async def test_a_secret_header_reads_as_stars_to_all_but_the_writer(serialize):
 def test_an_unknown_aiohttp_gets_the_text(monkeypatch):
     monkeypatch.setattr(aiohttp, "__version__", "3.15.0")
     assert type(header_text(KEY)) is str
-
-
-@pytest.mark.parametrize("text", ["a\r\nX-Other: b", "a\nb", "a\0b"])
-async def test_no_header_brings_another_along(server, transport, text):
-    evidence = await post(transport, span=Watched({"traceparent": text}))
-    assert (evidence.touched, evidence.started_writing, evidence.status) == (True, False, None)
-    assert server.begun == 0
 
 
 # --- responses ---
@@ -356,10 +335,7 @@ async def test_an_idle_connection_is_kept_for_less_than_the_server_announces(hea
 async def test_idle_connections_are_kept_for_a_shorter_time_after_the_server_closed_one_with_a_request_in_flight(
     idle, kept, closed, body, end, clock
 ):
-    async with (
-        WireServer(when(only(1), step(take, end))) as server,
-        transport_to(server.base_url) as transport,
-    ):
+    async with WireServer(when(only(1), step(take, end))) as server, transport_to(server.base_url) as transport:
         await post(transport, body)
         clock.time += idle
         evidence = await post(transport, body)

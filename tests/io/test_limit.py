@@ -12,9 +12,7 @@ from pushsdk._io.transport import DESCRIPTORS, most_in_flight
 
 
 @virtual
-async def test_the_limit_rises_while_sends_wait_but_not_above_its_cap_and_is_shown_and_logged(
-    caplog,
-):
+async def test_the_limit_rises_while_sends_wait_but_not_above_its_cap_and_is_shown_and_logged(caplog):
     caplog.set_level(logging.DEBUG, "pushsdk")
     service = FakeService(then=answer(after=0.05))
     async with client_of(service, limits=Limits(in_flight=60)) as client:

@@ -4,7 +4,6 @@ The judge is the service, whose workers push whatever they have begun, whether t
 """
 
 import asyncio
-import gc
 import math
 from collections import Counter
 from contextlib import asynccontextmanager
@@ -28,16 +27,7 @@ from support.virtual_time import now, turns, virtual
 from support.wire_faults import drip, first, pause, step, take, when
 from support.wire_server import WireServer
 
-from pushsdk import (
-    AsyncPushClient,
-    Batching,
-    Limits,
-    NotSentError,
-    Outcome,
-    OutcomeUnknownError,
-    SendNotBegun,
-)
-from pushsdk._io.queue import QueuedBatch
+from pushsdk import AsyncPushClient, Batching, Limits, NotSentError, Outcome, OutcomeUnknownError, SendNotBegun
 from pushsdk.claims import MemoryClaims
 
 # Four workers above what 8 need: then the tests are about deadlines, not about how the limit is found.
@@ -51,17 +41,6 @@ def check(service, ended):
         if send.outcome != "UNKNOWN":
             assert service.pushed[send.user] == (send.outcome == "ACCEPTED")
     return Counter(send.outcome for send in ended)
-
-
-@virtual
-async def test_an_urgent_send_goes_before_thousands_of_its_loop_turn_and_waits_for_one_slot_only_behind_them():
-    async with client_of(FakeService(then=answer(after=0.02))) as client:
-        sends = [client.submit("user", titled(number)) for number in range(1000)]
-        for message, seconds in ((MESSAGE, 0.03), (OTHER, 0.05)):
-            began = now()
-            await client.with_options(urgent=True).send("code", message)
-            assert now() <= began + seconds
-        await asyncio.gather(*sends)
 
 
 @pytest.mark.parametrize(
@@ -266,16 +245,6 @@ async def test_urgent_sends_go_before_all_that_wait_and_share_no_request_with_th
 
 
 @virtual
-async def test_an_urgent_send_is_sent_at_once_and_does_not_linger():
-    service = FakeService()
-    loop = asyncio.get_running_loop()
-    async with client_of(service, batching=Batching(linger=5.0)) as client:
-        began = loop.time()
-        await client.with_options(urgent=True).send("code", MESSAGE)
-        assert loop.time() - began < 0.1
-
-
-@virtual
 async def test_a_pause_and_a_full_queue_hold_for_urgent_sends_too():
     service = FakeService(answer(429, {"Retry-After": "5"}))
     async with client_of(service, limits=Limits(in_flight=1, queued_users=2, when_full="raise")) as client:
@@ -324,17 +293,6 @@ async def test_the_time_of_a_claim_does_not_count_as_the_time_of_an_attempt():
     async with client_of(FakeService(), claims=SlowClaims()) as client:
         await client.send("keyed", MESSAGE, idempotency_key="job-1")
         assert client.stats().seconds_needed < 0.1
-
-
-@virtual
-async def test_in_a_long_hang_only_what_still_waits_stays_in_memory():
-    async with client_of(FakeService(then=hang()), timeout=2.0, on_event=lambda _: None) as client:
-        for number in range(1000):
-            client.submit("user", titled(number))
-            await asyncio.sleep(0.01)
-        gc.collect()
-        assert sum(isinstance(item, QueuedBatch) for item in gc.get_objects()) < 3 * 200
-        await asyncio.sleep(5.0)
 
 
 async def test_an_idle_connection_is_no_reason_to_begin_a_late_call():

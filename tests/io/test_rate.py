@@ -3,21 +3,11 @@
 import asyncio
 
 import pytest
-from support.fake_service import (
-    MESSAGE,
-    FakeService,
-    answer,
-    client_of,
-    idle,
-    outcome_of,
-    refused,
-    start,
-    titled,
-)
+from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, refused, start, titled
 from support.throttling import Bucket
 from support.virtual_time import now, virtual
 
-from pushsdk import NotSentError, Outcome, Rate, RejectedError, RetryPolicy, Timeout
+from pushsdk import NotSentError, Outcome, Rate, RetryPolicy, Timeout
 
 
 @virtual
@@ -46,9 +36,7 @@ async def test_a_call_that_the_rate_keeps_beyond_its_deadline_was_not_sent_and_c
 
 @pytest.mark.parametrize("retry_after", [None, 1])
 @virtual
-async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets_through(
-    retry_after,
-):
+async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets_through(retry_after):
     bucket, headers = Bucket(20, 20), {"Retry-After": f"{retry_after}"} if retry_after else None
     service = FakeService(then=lambda request: answer() if bucket.take(request.started)[0] else answer(429, headers))
     retry = RetryPolicy.safe(max_attempts=10**6)
@@ -78,13 +66,3 @@ async def test_a_throttle_is_a_429_or_a_503_with_retry_after_that_may_be_repeate
         sends = [start(client.send("a", titled(number), timeout=5.0)) for number in range(100)]
         await asyncio.gather(*map(outcome_of, sends))
         assert (client.stats().limit < before) is is_throttle
-
-
-@virtual
-async def test_a_pause_ends_nothing_that_is_in_flight():
-    service = FakeService(answer(429, {"Retry-After": "30"}), answer(after=1.0))
-    async with client_of(service, timeout=10.0) as client:
-        throttled = start(client.send("a", MESSAGE))
-        in_flight = start(client.send("b", titled(1)))
-        assert isinstance(await outcome_of(throttled), RejectedError)
-        assert (await in_flight).users == 1

@@ -9,14 +9,7 @@ import aiohttp
 import pytest
 from support.mock_aiohttp import mocked
 
-from pushsdk import (
-    AsyncPushClient,
-    MobilePush,
-    NotSentError,
-    OutcomeUnknownError,
-    RejectedError,
-    RetryPolicy,
-)
+from pushsdk import AsyncPushClient, MobilePush, NotSentError, OutcomeUnknownError, RetryPolicy
 
 BASE = "https://push.example/ext/api"
 PUSH, CAMPAIGNS = f"{BASE}/v1/push", f"{BASE}/v1/campaigns"
@@ -76,20 +69,6 @@ async def test_what_a_safe_request_needs_is_asked_of_aiohttp(client, service):
 
 
 # --- reports without proof ---
-
-
-async def test_a_mocked_status_is_believed(client, service):
-    for status in (204, 200):
-        service.post(PUSH, status=status)
-        assert (await client.send("u", HELLO)).status == status
-    service.post(PUSH, status=400, body=b"no", headers={"X-A": "a"})
-    with pytest.raises(RejectedError) as excinfo:
-        await client.send("u", HELLO)
-    assert (excinfo.value.status, excinfo.value.body, excinfo.value.headers["X-A"]) == (400, b"no", "a")
-    service.post(PUSH, status=500)
-    with pytest.raises(OutcomeUnknownError) as unknown:
-        await client.send("u", HELLO)
-    assert unknown.value.status == 500
 
 
 async def test_a_mocked_error_of_the_connector_is_not_sent_and_any_other_is_unknown(client, service):

@@ -4,29 +4,10 @@ import asyncio
 from collections import Counter
 
 import pytest
-from support.fake_service import (
-    LATENCY,
-    MESSAGE,
-    FakeService,
-    answer,
-    client_of,
-    outcome_of,
-    refused,
-    reset_after,
-    start,
-)
+from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, outcome_of, reset_after, start
 from support.virtual_time import virtual
 
-from pushsdk import (
-    Limits,
-    Outcome,
-    PartialError,
-    Receipt,
-    RejectedError,
-    RequestSplit,
-    RetryPolicy,
-    SendAbandoned,
-)
+from pushsdk import Limits, Outcome, Receipt, RejectedError, RequestSplit, RetryPolicy, SendAbandoned
 
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
@@ -57,10 +38,7 @@ async def test_a_message_that_fails_for_everybody_is_given_up_and_remembered_unt
 
 @virtual
 async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests_and_the_size_is_remembered():
-    service, events = (
-        FakeService(then=lambda request: answer(413 if len(request.user_ids) > 10 else 204)),
-        [],
-    )
+    service, events = (FakeService(then=lambda request: answer(413 if len(request.user_ids) > 10 else 204)), [])
     async with client_of(service, on_event=events.append) as client:
         receipt = await client.send(MANY, MESSAGE)
         assert (receipt.users, receipt.requests) == (40, 4)
@@ -75,21 +53,10 @@ async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests_an
 
 
 @virtual
-async def test_parts_that_end_differently_are_a_partial_error_with_the_outcome_of_each_user():
-    service = FakeService(answer(413), refused(), reset_after(), answer())
-    async with client_of(service) as client:
-        error = await outcome_of(start(client.send(MANY, MESSAGE)))
-    assert (type(error), error.outcome, error.user_ids) == (PartialError, Outcome.UNKNOWN, tuple(MANY))
-    halves = {error.users(Outcome.ACCEPTED), error.users(Outcome.UNKNOWN)}
-    assert halves == {tuple(MANY[:20]), tuple(MANY[20:])}
-    assert service.users() == Counter(MANY)
-
-
-@virtual
 async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split():
     service = FakeService(reset_after(), answer(413), then=answer())
     async with client_of(service, retry=RetryPolicy.at_least_once()) as client:
-        outcome = await outcome_of(start(client.send(MANY, MESSAGE)))
+        outcome = await outcome_of(client.send(MANY, MESSAGE))
     assert outcome.outcome is Outcome.UNKNOWN
     assert len(service.requests) == 2
 
@@ -130,7 +97,7 @@ async def test_a_loop_torn_down_as_the_halves_of_a_send_are_about_to_leave_rejec
             loop.call_soon(lambda: [task.cancel() for task in asyncio.all_tasks() - tasks])
 
     async with client_of(service, on_event=on_event) as client:
-        await outcome_of(start(client.send(MANY, MESSAGE)))
+        await outcome_of(client.send(MANY, MESSAGE))
         assert client.stats().rejected == 40
     ends = [event for event in events if isinstance(event, SendAbandoned)]
     assert [(event.outcome, sorted(event.user_ids)) for event in ends] == [(Outcome.REJECTED, sorted(MANY))]

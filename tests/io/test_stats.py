@@ -3,17 +3,7 @@
 import asyncio
 
 import pytest
-from support.fake_service import (
-    MESSAGE,
-    FakeService,
-    answer,
-    client_of,
-    outcome_of,
-    refused,
-    reset_after,
-    stale,
-    start,
-)
+from support.fake_service import MESSAGE, FakeService, answer, client_of, outcome_of, refused, reset_after, stale, start
 from support.virtual_time import turns, virtual
 
 from pushsdk import AsyncPushClient, ClientStats, Limits, RetryPolicy
@@ -46,9 +36,9 @@ async def test_users_are_counted_by_outcome_and_requests_attempts_and_retries_ap
     service = FakeService(answer(), answer(401), reset_after(), refused(), refused(), stale())
     async with client_of(service) as client:
         for users in (["a", "b"], "c", ["d", "e", "f"]):
-            await outcome_of(start(client.send(users, MESSAGE)))
-        await outcome_of(start(client.send("g", MESSAGE, retry=RetryPolicy.none())))
-        await outcome_of(start(client.send("h", MESSAGE)))
+            await outcome_of(client.send(users, MESSAGE))
+        await outcome_of(client.send("g", MESSAGE, retry=RetryPolicy.none()))
+        await outcome_of(client.send("h", MESSAGE))
         stats = client.stats()
     assert (stats.accepted, stats.rejected, stats.unknown, stats.not_sent) == (3, 1, 3, 1)
     assert (stats.requests, stats.attempts, stats.retries, stats.stale_connections) == (5, 6, 1, 1)

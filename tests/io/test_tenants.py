@@ -6,7 +6,7 @@ from contextvars import ContextVar
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, refused, start
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import turns, virtual
 
 from pushsdk import (
     AsyncPushClient,
@@ -204,29 +204,6 @@ async def test_a_401_is_repeated_at_once_for_the_calls_whose_keys_have_rotated_a
     assert [len(outcome.attempts) for outcome in outcomes] == [2, 2, 1, 1, 2, 2]
     assert pushed(service) == {"key-new": {"new:a", "new:b"}, "key-newer": {"newer:a", "newer:b"}}
     assert vault.asked == {"new": 4, "old": 4, "newer": 4}
-
-
-@virtual
-async def test_calls_without_a_new_key_are_retried_after_a_401_if_the_policy_retries_it():
-    service = FakeService(answer(401))
-    vault = Vault(lambda tenant: f"key-{tenant if service.requests else 'old'}")
-    async with client_of(service, api_key=vault.get, retry=RetryPolicy.safe(retry_on={401}, max_attempts=2)) as client:
-        before = now()
-        await asyncio.gather(send_as(client, "new"), send_as(client, "old"))
-        assert now() > before
-    assert pushed(service) == {"key-new": {"new:1"}, "key-old": {"old:1"}}
-
-
-@virtual
-async def test_keyed_calls_that_split_by_key_claim_and_settle_their_own_users():
-    claims, service = MemoryClaims(), FakeService(answer(500))
-    vault = Vault(lambda tenant: f"key-{tenant if service.requests else 'same'}")
-    async with client_of(service, api_key=vault.get, claims=claims, retry=RetryPolicy.at_least_once()) as client:
-        for already_accepted in (0, 1):
-            sends = [send_as(client, tenant, idempotency_key=tenant) for tenant in ("acme", "globex")]
-            receipts = await asyncio.gather(*sends)
-            assert [receipt.already_accepted for receipt in receipts] == [already_accepted] * 2
-    assert pushed(service) == {"key-acme": {"acme:1"}, "key-globex": {"globex:1"}}
 
 
 # -- the first ask ---------------------------------------------------------------------------------------------------

@@ -1,15 +1,12 @@
 """Deadlines kept by one sweep, and the scope that ends an await at its deadline."""
 
 import asyncio
-from itertools import count
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, outcome_of, start
 from support.virtual_time import now, turns, virtual
 
-from pushsdk import Limits, NotSentError, Timeout
 from pushsdk._core.outcome import Failure
-from pushsdk._io.timers import TICKS_PER_SECOND, TURNS_TO_READ, DeadlineScope, TimerWheel
+from pushsdk._io.timers import TURNS_TO_READ, DeadlineScope, TimerWheel
 
 
 class Item:
@@ -94,41 +91,3 @@ async def test_a_scope_ends_once_for_the_first_reason_and_two_of_one_tick_both_e
     assert asyncio.current_task().cancelling() == 0
     assert now() <= before + 1.005
     wheel.close()
-
-
-@virtual
-async def test_each_call_of_a_batch_ends_at_its_own_deadline_unless_it_has_left():
-    before, ends = now(), []
-    async with client_of(FakeService(answer(after=8.0)), limits=Limits(in_flight=1)) as client:
-        busy = start(client.send("busy", MESSAGE))
-
-        async def send(number):
-            await asyncio.sleep(number / 7)
-            with pytest.raises(NotSentError):
-                await client.send(f"user-{number}", MESSAGE, timeout=2.0)
-            ends.append(now() - before)
-
-        calls = [start(send(number)) for number in range(6)]
-        await asyncio.sleep(1.0)
-        calls.pop(0).cancel()
-        await asyncio.gather(busy, *calls)
-        assert idle(client)
-    assert ends == pytest.approx([2.0 + number / 7 for number in range(1, 6)], abs=0.005)
-
-
-@virtual
-async def test_a_deadline_that_rounding_puts_at_the_end_of_its_tick_comes_once():
-    ticks = count(int(now() * TICKS_PER_SECOND) + 100)
-    deadline = next(n / 250 for n in ticks if int(n / TICKS_PER_SECOND * TICKS_PER_SECOND) + 1 == n)
-    patient = Timeout(total=None, attempt=None)
-    async with client_of(FakeService(hang()), limits=Limits(in_flight=1), timeout=patient) as client:
-        busy = start(client.send("busy", MESSAGE))
-        await turns()
-        timeout = deadline - now()
-        # The deadline is the sum of now and the timeout.
-        assert now() + timeout == deadline
-        assert isinstance(await outcome_of(start(client.send("late", MESSAGE, timeout=timeout))), NotSentError)
-        assert now() == pytest.approx(deadline, abs=0.005)
-        busy.cancel()
-        await outcome_of(busy)
-        assert idle(client)

@@ -9,20 +9,8 @@ import pytest
 from support import wire_tls
 from support.requests import BODY, post, transport_to
 from support.wire_answers import response
-from support.wire_faults import (
-    always,
-    answering,
-    fin,
-    rst,
-    send,
-    step,
-    take,
-    when,
-)
-from support.wire_network import (
-    black_hole,
-    closed_port,
-)
+from support.wire_faults import always, answering, fin, rst, send, step, take, when
+from support.wire_network import black_hole, closed_port
 from support.wire_rig import OWN_OR_INJECTED
 from support.wire_server import WireServer
 

@@ -3,17 +3,10 @@
 import asyncio
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, idle, refused, start
+from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, refused, start
 from support.virtual_time import now, turns, virtual
 
-from pushsdk import (
-    AsyncPushClient,
-    Batching,
-    NotSentError,
-    OutcomeUnknownError,
-    RetryPolicy,
-    Timeout,
-)
+from pushsdk import AsyncPushClient, Batching, NotSentError, RetryPolicy
 
 
 @virtual
@@ -48,17 +41,6 @@ async def test_flush_does_not_wait_for_calls_that_come_after_it_and_its_cancella
         assert now() == pytest.approx(before + 9.0)
         assert idle(client)
     await AsyncPushClient("https://push.example", "key").flush()
-
-
-@virtual
-async def test_a_view_of_a_view_keeps_what_is_not_said_anew():
-    service = FakeService(then=hang())
-    async with client_of(service, timeout=Timeout(attempt=None)) as client:
-        view = client.with_options(timeout=1.0).with_options(retry=RetryPolicy.at_least_once(max_attempts=1))
-        before = now()
-        with pytest.raises(OutcomeUnknownError):
-            await view.send("a", MESSAGE)
-        assert before + 1.0 <= now() <= before + 1.01
 
 
 @virtual

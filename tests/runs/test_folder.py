@@ -7,7 +7,7 @@ import pytest
 from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of
 from support.virtual_time import virtual
 
-from pushsdk import Batching, Outcome, PushRequest, RunFileError, RunInUseError, RunPlanError, read_report
+from pushsdk import Batching, Outcome, PushRequest, RunFileError, RunPlanError, read_report
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._runs import folder
 from pushsdk._runs.plan import Notes
@@ -151,17 +151,6 @@ async def test_the_report_of_a_folder_has_the_worst_reason(tmp_path):
     journal.commit([(0, 2, UserStatus(UserState.CLAIMED))], Notes())
     journal.close()
     assert read_report(tmp_path).ended is None
-
-
-@virtual
-async def test_a_folder_is_in_use_while_one_of_its_files_is(tmp_path):
-    await plan(tmp_path)
-    journal = Journal.open(tmp_path / "002-of-003.run", write=True)
-    assert read_report(tmp_path).in_use
-    with pytest.raises(RunInUseError):
-        read_report(tmp_path).pushed()
-    journal.close()
-    assert not read_report(tmp_path).in_use
 
 
 @virtual

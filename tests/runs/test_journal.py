@@ -1,7 +1,7 @@
 """The journal: plan, events and errors. What events add up to is in ``test_journal_model``."""
 
 import pytest
-from support.run_files import ACCEPTED, BROADCAST, CLAIMED, EACH, PENDING, event, make_run, pieces, record
+from support.run_files import BROADCAST, CLAIMED, EACH, event, make_run, pieces, record
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
@@ -32,19 +32,6 @@ def test_a_plan_is_counted_as_it_grows_and_its_rows_are_read_once(path, monkeypa
     assert [journal.load(number) for number in range(41, -1, -1)] == [*small, *large][::-1]
     assert len(reads) == 5
     assert [row.user_id for row in journal.rows()] == [*map(str, range(40)), "x", "y"]
-    journal.close()
-
-
-def test_users_may_be_claimed_while_ranges_are_iterated(path):
-    journal = make_run(path, (3, 3, 3))
-    record(journal, [event(ACCEPTED, 4, 5, 204)])
-    ranges = []
-    for piece in journal.ranges({PENDING}):
-        ranges.append(piece)
-        if len(ranges) == 2:
-            # Other workers claim users ahead, in this chunk and the next.
-            record(journal, [event(CLAIMED, 5, 6), event(CLAIMED, 6, 9), event(PENDING, 7, 8)])
-    assert pieces(ranges) == [(0, 0, 3), (1, 3, 4), (2, 7, 8)]
     journal.close()
 
 

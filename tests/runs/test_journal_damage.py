@@ -205,6 +205,14 @@ def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path, stat
     journal.close()
 
 
+def with_byte(path, offset, value):
+    """Make a run whose head has this byte there."""
+    make_run(path).close()
+    data = bytearray(path.read_bytes())
+    data[offset] = value
+    path.write_bytes(data)
+
+
 @pytest.mark.parametrize(
     ("offset", "value", "words"),
     [
@@ -215,21 +223,13 @@ def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path, stat
     ],
 )
 def test_the_files_head_names_application_and_version(tmp_path, offset, value, words):
-    path = tmp_path / "a.run"
-    make_run(path).close()
-    data = bytearray(path.read_bytes())
-    data[offset] = value
-    path.write_bytes(data)
+    with_byte(tmp_path / "a.run", offset, value)
     with pytest.raises(RunFileError, match=words):
-        Journal.open(path, write=True)
+        Journal.open(tmp_path / "a.run", write=True)
 
 
 def test_a_run_of_the_form_before_is_opened(tmp_path):
-    path = tmp_path / "a.run"
-    make_run(path).close()
-    data = bytearray(path.read_bytes())
-    data[63] = runfile.OLDEST
-    path.write_bytes(data)
-    journal = Journal.open(path, write=True)
+    with_byte(tmp_path / "a.run", 63, runfile.OLDEST)
+    journal = Journal.open(tmp_path / "a.run", write=True)
     assert (journal.users, journal.header.not_after, runfile.OLDEST < runfile.FORMAT) == (5, None, True)
     journal.close()

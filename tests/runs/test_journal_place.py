@@ -154,13 +154,6 @@ def test_one_journal_writes_and_any_number_read(tmp_path, monkeypatch, flock):
     assert os.listdir(path.parent) == ["a.run"]
 
 
-def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path):
-    (tmp_path / "a.run-lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(RunFileError, match="its folder can't be used"):
-        Journal.open_or_create(tmp_path / "a.run", BROADCAST)
-    assert os.listdir(tmp_path) == ["a.run-lock"]
-
-
 def test_the_lock_of_a_removed_lock_file_is_not_used(tmp_path, monkeypatch):
     path, plain, others = tmp_path / "lock", fcntl.flock, []
     holder = lock(path)

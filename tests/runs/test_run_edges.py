@@ -14,8 +14,6 @@ from support.virtual_time import turns, virtual
 from pushsdk import (
     Batching,
     Limits,
-    Rate,
-    Receipt,
     RunFileError,
     read_report,
 )
@@ -115,41 +113,6 @@ async def test_a_thread_that_fails_after_a_cancellation_logs_nothing(tmp_path):
     later = Later(holds=True)
     async with client_of(ThreadedService(later)) as client:
         await cancel(start(client.resume(tmp_path / "nothing")), later, times=1)
-
-
-@virtual
-async def test_a_cancellation_after_a_rejection_rejects_no_untried_user(tmp_path):
-    async def slowly(request):
-        request.write()
-        request.respond(400)
-        await asyncio.get_running_loop().create_future()
-
-    service = FakeService(then=slowly)
-    async with client_of(service) as client:
-        running = start(client.broadcast(users(4), MESSAGE, run=tmp_path / "run"))
-        while not service.requests:
-            await turns(1)
-        running.cancel()
-        await asyncio.wait([running])
-    report = read_report(tmp_path / "run")
-    assert (report.not_sent, report.rejected) == (4, 0)
-
-
-# -- slots and time ---------------------------------------------------------------------------------------------------
-
-
-@virtual
-async def test_sends_get_slots_beside_a_busy_run():
-    service = FakeService()
-    async with client_of(service, batching=SMALL, rate=Rate(requests_per_second=2)) as client:
-        running = start(client.broadcast(users(400), MESSAGE))
-        await asyncio.sleep(1.0)
-        sends = [
-            start(client.send(f"lone-{number}", {"title": {"en": f"{number}"}}, timeout=20.0)) for number in range(5)
-        ]
-        assert [type(await outcome_of(call)) for call in sends] == [Receipt] * 5
-        running.cancel()
-        await asyncio.wait([running])
 
 
 # -- sources ----------------------------------------------------------------------------------------------------------

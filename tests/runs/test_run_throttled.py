@@ -9,14 +9,12 @@ from support.fake_service import FakeService, answer, client_of, refused
 from support.kill_child import MESSAGE, ids
 from support.kill_judge import Plan, judge
 from support.kill_service import name_of
-from support.throttling import Bucket, Window
 from support.virtual_time import now, virtual
 
 from pushsdk import Batching, BroadcastReport, Limits, StopPolicy, read_report
 
 USERS = 8_000
 CHUNK = Batching(max_users=20)
-REQUESTS = USERS // 20
 IN_FLIGHT = 8
 
 
@@ -48,28 +46,6 @@ async def ride(path, then, stop_policy=None):
 def judge_pushes(path, report, service):
     pushes = [service.accepted(name_of(user)) for user in range(USERS)]
     judge(path, Plan(path), report, pushes, hold=True, every=True)
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        pytest.param(Bucket(20.0, 40.0), id="a bucket of 20 a second"),
-        pytest.param(Window(20.0, 10.0, tells=False), id="a quota per 10 seconds"),
-        pytest.param(Window(20.0, 10.0, tells=True), id="a quota per 10 seconds, which it tells"),
-    ],
-)
-@virtual
-async def test_a_throttled_run_reaches_all_users_in_reasonable_time(limits, tmp_path):
-    def then(request, now):
-        is_accepted, retry_after = limits.take(now)
-        if is_accepted:
-            return answer()
-        return answer(429, {} if retry_after is None else {"Retry-After": f"{retry_after:.0f}"})
-
-    result = await ride(tmp_path / "run", then)
-    assert result.report.accepted == USERS
-    assert result.seconds <= 1.1 * REQUESTS / 20.0 + 10.0, "not much longer than the service needs for it"
-    assert len(result.times) <= 1.4 * REQUESTS, "not many in vain"
 
 
 OUTAGES = {

@@ -11,53 +11,17 @@ from pathlib import Path
 
 import pytest
 from support.fake_service import FakeService, answer, client_of, reset_after, start
-from support.kill_child import KEY, MESSAGE, names
+from support.kill_child import MESSAGE, names
 from support.kill_judge import Plan, judge
-from support.kill_service import CALM, ROUGH, KillService, name_of, number_of
+from support.kill_service import name_of, number_of
 from support.run_files import make_run
 from support.virtual_time import virtual
 
-from pushsdk import AsyncPushClient, Batching, Limits, Outcome, RunFileError, StopPolicy, read_report
+from pushsdk import Batching, Limits, Outcome, RunFileError, StopPolicy, read_report
 from pushsdk._runs.run_file.journal import Journal
 
 TEN = Batching(max_users=10)
 NO_BRAKE = StopPolicy.off()
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the other processes are forked")
-
-
-# -- another process --------------------------------------------------------------------------------------------------
-
-
-@needs_fork
-async def test_a_second_process_is_refused_and_may_read_while_the_first_sends(nursery, tmp_path):
-    path, sending, accepted, users = tmp_path / "run", asyncio.Event(), [0], 10_000
-    async with KillService(users, seed=1, faults=CALM, latency=0.02) as service:
-
-        def seen(requests):
-            if requests == 20:
-                sending.set()
-            if requests % 10 == 0:
-                report = read_report(path)
-                accepted.append(report.accepted)
-                assert report.accepted + report.not_sent + report.unknown == report.planned == users
-
-        service.when_seen = seen
-        job = {"run": str(path), "users": users, "chunk": 50, "in_flight": 8, "base_url": service.base_url}
-        first = await nursery.start({**job, "do": "broadcast"})
-        await sending.wait()
-        async with AsyncPushClient(service.base_url, "another-key", batching=Batching(max_users=50)) as client:
-            for call in (
-                lambda: client.resume(path, on_unknown="resend"),
-                lambda: client.broadcast(names(users), MESSAGE, run=path),
-            ):
-                with pytest.raises(RunFileError, match="it is in use by another call or process: wait for it"):
-                    await call()
-        assert await first.end() == (0, {"accepted": users, "planned": users, "stopped": None})
-        await service.quiet()
-        judge(path, Plan(path), read_report(path), service.pushes, hold=True, every=True)
-    assert len(accepted) > 15
-    assert accepted == sorted(accepted)
-    assert (service.keys, os.listdir(tmp_path)) == ({KEY}, ["run"])
 
 
 # -- the path ---------------------------------------------------------------------------------------------------------
@@ -68,9 +32,9 @@ def link(path):
     path.symlink_to("elsewhere")
 
 
-def foreign(path, mode):
+def foreign(path):
     with sqlite3.connect(path) as db:
-        db.execute(f"PRAGMA journal_mode = {mode}")
+        db.execute("PRAGMA journal_mode = WAL")
         db.execute("CREATE TABLE theirs (id INTEGER)")
     db.close()
 
@@ -92,12 +56,8 @@ FOUND = {
     "a folder": (Path.mkdir, NO_FILE),
     "a pipe": (os.mkfifo, NO_FILE),
     "a link": (link, LINK),
-    "a dangling link": (lambda path: path.symlink_to("nowhere"), LINK),
     "text": (lambda path: path.write_text("precious " * 1000), NO_RUN),
-    "a few bytes": (lambda path: path.write_bytes(b"x"), NO_RUN),
-    "zeros": (lambda path: path.write_bytes(bytes(10_000)), NO_RUN),
-    "an SQLite file": (lambda path: foreign(path, "DELETE"), NO_RUN),
-    "an SQLite file with a WAL": (lambda path: foreign(path, "WAL"), NO_RUN),
+    "an SQLite file with a WAL": (foreign, NO_RUN),
     "half a run": (truncated, "it is damaged, so its outcomes are lost"),
 }
 
@@ -192,33 +152,6 @@ async def test_no_request_starts_after_a_failed_write(number, durable, error, tm
     pushes = [service.accepted(name_of(user)) for user in range(users)]
     judge(path, plan, report, pushes, hold=True, every=True)
     assert (report.not_sent, report.rejected) == (0, 0)
-
-
-@needs_fork
-@pytest.mark.parametrize("durable", [False, True])
-async def test_a_full_disk_ends_the_run_and_a_resume_continues_it(durable, nursery, tmp_path):
-    path, users, full = tmp_path / "run", 2_000, 0
-    async with KillService(users, seed=3, faults=ROUGH, latency=0.002) as service:
-        job = {"run": str(path), "users": users, "chunk": 10, "in_flight": 8, "base_url": service.base_url}
-        end = await (await nursery.start({**job, "do": "broadcast", "file_size": 40_000})).end()
-        assert end.told is not None
-        assert (end.told["error"], end.told["outcome"], service.seen) == ("RunFileError", "NOT_SENT", 0)
-        await (await nursery.start({**job, "do": "broadcast", "limit": 10})).end()
-        plan, report = Plan(path), read_report(path)
-        while report.not_sent and full < 40:
-            size = path.stat().st_size + 8192 * (1 + full)
-            end = await (await nursery.start({**job, "do": "resume", "file_size": size, "durable": durable})).end()
-            await service.quiet()
-            report = read_report(path)
-            judge(path, plan, report, service.pushes, hold=True, every=True)
-            assert end.status == 0
-            assert end.told is not None
-            if "error" in end.told:
-                assert (end.told["error"], end.told["outcome"]) == ("RunFileError", "UNKNOWN")
-                assert "the disk" in end.told["told"]
-                full += 1
-    assert 1 <= full < 40
-    assert report.unknown <= full * 8 * 10 + service.unknown
 
 
 @virtual

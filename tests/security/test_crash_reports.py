@@ -14,8 +14,11 @@ from support.wire_faults import always, hold, step, take, when
 from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, ConfigurationError, PushClient, Row
-from pushsdk._core.outcome import Outcome
+from pushsdk._core.batching import Call, Content
+from pushsdk._core.learned_sizes import LearnedSizes
+from pushsdk._core.outcome import Attempt, Evidence, Outcome
 from pushsdk._core.secret import Secret
+from pushsdk._core.splitting import split_calls
 from pushsdk._runs.plan import Chunk, ChunkRequest, Header, UserRange
 from pushsdk.arrow import push_batches
 from pushsdk.claims import Claim, MemoryClaims, Put
@@ -177,7 +180,13 @@ def test_secrets_are_equal_if_their_texts_are():
     assert Secret.of("abc") not in (Secret.of("abd"), "abc", None)
 
 
+CALL = Call(("secret",), b'"secret"', 0.0, 1)
 HELD = [
+    CALL,
+    *split_calls([CALL], LearnedSizes(), 50, 100),
+    Content(b"secret", b"secret", None),
+    Evidence(headers={"X": "secret"}, body=b"secret"),
+    Attempt(outcome=Outcome.REJECTED, headers={"X": "secret"}, body=b"secret"),
     Chunk(1, b'"secret"', b"secret", b"secret"),
     ChunkRequest(UserRange(0, 0, 1), b'"secret"', b"secret", b"secret"),
     Header(kind="broadcast", base_url=HERE, message=b"secret", custom_fields=b"secret", max_users=1, max_bytes=1),

@@ -56,27 +56,6 @@ async def test_every_visible_ascii_character_of_the_key_arrives(injected):
     assert all(request.head.count(b"\r\nApi-Key: ") == 1 for request in server.requests)
 
 
-@OWN_OR_INJECTED
-async def test_the_callers_headers_go_out_beside_ours(injected):
-    own = {"X-Team": "a b", "X-Empty": ""}
-    async with WireServer() as server, client_of(server, injected=injected, headers=own) as client:
-        own["X-Team"] = "changed later"
-        await client.send("u", HELLO)
-    headers = server.requests[0].headers
-    assert (headers["x-team"], headers["x-empty"], headers["api-key"]) == ("a b", "", KEY)
-    assert (headers["content-type"], headers["accept-encoding"]) == ("application/json", "identity")
-
-
-@OWN_OR_INJECTED
-async def test_cookies_of_the_service_are_not_sent_back_on_the_own_session(injected):
-    script = when(always, answering(response(204, Set_Cookie="id=1; Path=/"), processed=True))
-    async with WireServer(script) as server, client_of(server, injected=injected) as client:
-        await client.send("u", HELLO)
-        await client.send("v", HELLO)
-    # aiohttp's own jar keeps no cookie of an IP address: both send none.
-    assert ["cookie" in request.headers for request in server.requests] == [False, False]
-
-
 # --- redirects ---
 
 
@@ -97,17 +76,6 @@ async def test_no_redirect_is_followed_and_the_error_names_the_host_alone(status
                 assert not [part for part in ("secret", "path", "u-marker", str(other.port)) if part in text]
                 assert (excinfo.value.status, excinfo.value.outcome) == (status, Outcome.REJECTED)
     assert (other.connections, other.api_keys, server.begun) == (0, set(), 2)
-
-
-LOCATIONS = ["", "http://[::1", "http://e\u00fc.example", "javascript:alert(1)", "/ext/api/v1/push"]
-
-
-@pytest.mark.parametrize("location", LOCATIONS, ids=repr)
-async def test_a_location_that_names_no_host_is_not_shown(location):
-    script = when(always, answering(response(302, Location=location)))
-    async with WireServer(script) as server, client_of(server) as client:
-        with pytest.raises(RejectedError, match="HTTP 302 Found, a redirect: not followed"):
-            await client.send("u", HELLO)
 
 
 # --- proxies and the environment ---
@@ -237,16 +205,6 @@ async def test_a_session_that_verifies_nothing_does_not_leak_the_key_either(lax)
         with pytest.raises(NotSentError, match="certificate"):
             await client.send("u", HELLO)
     assert (server.api_keys - {None, ""}, server.processed) == (set(), {})
-
-
-async def test_the_clients_own_context_goes_before_that_of_an_injected_session():
-    async with (
-        WireServer(tls=wire_tls.good()) as server,
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session,
-        client_of(server, session=session) as client,
-    ):
-        await client.send("u", HELLO)
-    assert server.processed == {"u": 1}
 
 
 @asynccontextmanager

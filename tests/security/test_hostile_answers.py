@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 import aiohttp
 import pytest
-from support.wire_answers import BODIES, NO_CONTENT, UNREADABLE, response
-from support.wire_faults import always, answering, endless, read_request, send, step, take, when
+from support.wire_answers import UNREADABLE, response
+from support.wire_faults import always, endless, read_request, send, step, take, when
 from support.wire_rig import OWN_OR_INJECTED
 from support.wire_server import WireServer
 
@@ -156,13 +156,6 @@ async def test_a_campaign_is_accepted_whatever_its_answer_holds(body):
     assert excinfo.value.__cause__ is None
 
 
-async def test_a_push_is_accepted_whatever_its_json_answer_holds():
-    for answer in BODIES.values():
-        async with answered_by(take, send(answer)) as client:
-            with at_most(megabytes=5, seconds=1.0):
-                assert (await client.send("u", HELLO)).status == 200
-
-
 # --- text ---
 
 ANSI = b"\x1b[31mred\x1b]0;title\x07\x9b31m\x08\x7f marker"
@@ -190,15 +183,3 @@ async def test_no_text_of_the_server_is_in_an_errors_text(answer, caplog):
     assert "marker" not in text
     assert text.replace("\n", "").isprintable()
     assert len(str(excinfo.value)) < 350
-
-
-# --- one answer too many ---
-
-
-async def test_a_second_answer_in_one_packet_never_answers_the_next_push():
-    """Response desync: the connection that brought it is not used again."""
-    script = when(lambda number: number == 0, answering(NO_CONTENT * 2, processed=True))
-    async with WireServer(script) as server, AsyncPushClient(server.base_url, "key") as client:
-        for number in range(3):
-            assert (await client.send(f"u{number}", HELLO)).status == 204
-    assert server.processed == {"u0": 1, "u1": 1, "u2": 1}

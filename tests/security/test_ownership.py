@@ -4,14 +4,12 @@ import asyncio
 import grp
 import os
 import pwd
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from support.claim_puts import KEY, ONE, get, put
 
-from pushsdk import ConfigurationError, PushClient, RunFileError, read_report
+from pushsdk import ConfigurationError, RunFileError, read_report
 from pushsdk._io.files import database_objection, folder_objection, objection
 from pushsdk.claims import SqliteClaims
 from pushsdk.cli.settings import find
@@ -44,7 +42,6 @@ PLANTED = pytest.mark.parametrize(
         (writable_by_group, "only its owner may write to it; its mode is 0[67]"),
     ],
 )
-Plant = Callable[[Path], None]
 
 
 def use_claims(store):
@@ -161,16 +158,6 @@ def test_a_settings_file_that_others_can_write_to_runs_no_command(plant, text, t
     with pytest.raises(ConfigurationError, match=text):
         find({"config": str(file)}, {})
     assert not ran.exists()
-
-
-def test_a_planted_claim_reaches_the_caller_in_words(tmp_path):
-    (tmp_path / "claims").touch(0o600)
-    writable_by_all(tmp_path / "claims")
-    with (
-        PushClient("http://127.0.0.1:9", "key", claims=SqliteClaims(tmp_path / "claims")) as client,
-        pytest.raises(ConfigurationError, match=r"its mode is 0666: run chmod 644 on it"),
-    ):
-        client.send("user-1", {"title": {"en": "Hello"}}, idempotency_key="job")
 
 
 def test_a_file_of_roots_is_believed(tmp_path, monkeypatch):

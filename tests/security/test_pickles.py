@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
@@ -31,7 +29,6 @@ ERRORS = [kind for kind in PUBLIC if isinstance(kind, type) and issubclass(kind,
 WAYS = pytest.mark.parametrize(
     "way", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"]
 )
-Way = Callable[[Any], Any]
 
 
 VALUES = {

@@ -170,8 +170,9 @@ def start(send):
     return task
 
 
-async def outcome_of(task):
-    """Return the receipt, the PushError or the CancelledError of a started send."""
+async def outcome_of(send):
+    """Return the receipt, the PushError or the CancelledError of a send, started or not."""
+    task = asyncio.ensure_future(send)
     await asyncio.wait([task])
     return asyncio.CancelledError() if task.cancelled() else task.exception() or task.result()
 

@@ -5,13 +5,10 @@ import heapq
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
 from typing import NamedTuple
 
 from pushsdk import PushError
 from support.fake_service import FakeService, titled
-
-Latency = Callable[[float], float]
 
 
 def lognormal(mean, sigma):

@@ -11,41 +11,16 @@ from support.fake_service import (
     FakeService,
     answer,
     fails,
-    hang,
-    partial,
-    reset_after,
-    reset_before,
-    stale,
-    unreachable,
 )
 from support.kill_service import number_of
+from support.model_settings import FAULTS as COMMON
 from support.model_settings import mostly
 
 FAULTS = {
-    "accepted": answer(),
-    "accepted slowly": answer(after=0.8),
-    "accepted after connecting": answer(connecting=0.3),
-    "500": answer(500),
-    "500, accepted": answer(500, accepted=True),
-    "503": answer(503),
-    "503 with Retry-After": answer(503, {"Retry-After": "1"}),
-    "429": answer(429),
-    "429 with Retry-After": answer(429, {"Retry-After": "2"}),
+    **COMMON,
     "429 with a far Retry-After": answer(429, {"Retry-After": "100"}),
     "408": answer(408),
-    "400": answer(400),
-    "413": answer(413),
     "404": answer(404),
-    "302": answer(302, {"Location": "https://elsewhere.example/"}),
-    "reset_before": reset_before(),
-    "reset_after": reset_after(),
-    "hang": hang(),
-    "hang, accepted": hang(accepted=True),
-    "never connects": unreachable(),
-    "refused": fails(Failure.REFUSED),
-    "no name": fails(Failure.DNS, after=0.1),
-    "partial": partial(),
-    "stale": stale(),
 }
 # They end a run: rare.
 ENDS = {"401": answer(401), "certificate": fails(Failure.CERTIFICATE)}

@@ -1,19 +1,13 @@
 """A claim store that fails by script, and deliveries of a job."""
 
 import asyncio
-from typing import Literal
+from contextlib import asynccontextmanager
 
 from pushsdk import MobilePush, PushError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk.claims import Claim, MemoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
-
-#: A put that expects nothing, a read, a put that expects a token.
-Op = Literal["add", "get", "swap"]
-#: Fails before anything is done; does it, and loses the answer; never ends, nothing done, or done; takes 1 s; does it
-#: twice.
-StoreFault = Literal["down", "lost", "hangs", "hangs, done", "slow", "twice", ""]
 
 HELLO = MobilePush(title={"en": "Hello"})
 JOB = "job-42 of user-1"
@@ -24,7 +18,11 @@ class StoreDownError(Exception):
 
 
 class ShakyClaims(MemoryClaims):
-    """Each operation meets the next of its faults, then none."""
+    """Each operation meets the next of its faults, then none: a put that expects nothing, a read, a put with a token.
+
+    A fault fails before anything is done ("down"); does it, and loses the answer ("lost"); never ends, nothing done
+    ("hangs") or done ("hangs, done"); takes 1 s ("slow"); does it twice ("twice").
+    """
 
     def __init__(self, *, claim_ttl=7 * 86400.0, timeout=5.0, **faults):
         super().__init__(claim_ttl=claim_ttl)
@@ -107,6 +105,14 @@ class StoppedClaims(ShakyClaims):
         answers = await super().put(puts, self.claim_ttl)
         if not answer.done():
             answer.set_result(answers)
+
+
+@asynccontextmanager
+async def delivering(service=None, *, claims=None, **options):
+    """A service, a claim store, and a client of both."""
+    service, claims = service or FakeService(), claims or ShakyClaims()
+    async with service.client(claims=claims, **options) as client:
+        yield service, claims, client
 
 
 async def deliver(client, users="user-1", message=HELLO, **options):

@@ -4,11 +4,6 @@ A service is called with a time, and returns if it accepts the request, or else 
 """
 
 import math
-from typing import Protocol
-
-
-class ThrottledService(Protocol):
-    def take(self, now): ...
 
 
 class Bucket:

@@ -44,6 +44,16 @@ async def client_of(server, *, injected=False, host=None, **options):
         yield await stack.enter_async_context(client)
 
 
+@asynccontextmanager
+async def meeting(script=None, *, tls=False, **options):
+    """A server of this script, and a client of it with these options."""
+    async with (
+        WireServer(script, tls=wire_tls.good() if tls else None) as server,
+        client_of(server, **options) as client,
+    ):
+        yield server, client
+
+
 def patient(case, seconds):
     """Return the timeouts of a client: short only for the phase in which the fault hangs."""
     if not case.hangs:
