@@ -182,6 +182,13 @@ def test_a_missing_column_is_an_error_at_once_that_lists_the_columns(tmp_path, c
     assert str(excinfo.value).startswith(f"{path}: ")
 
 
+def test_many_rows_come_in_batches(tmp_path):
+    audience = Audience.read(made(tmp_path, "u.jsonl", "".join(f'{{"user_id":{i}}}\n' for i in range(25_000))))
+    assert [len(batch) for batch in audience.ids()] == [10_000, 10_000, 5_000]
+    assert [user for batch in audience.rows() for user, _ in batch] == [str(i) for i in range(25_000)]
+    assert {len(batch) for batch in audience.rows()} == {500}
+
+
 # -- streams ----------------------------------------------------------------------------------------------------------
 
 

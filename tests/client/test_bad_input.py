@@ -62,6 +62,7 @@ async def test_what_a_generator_of_ids_raises_reaches_the_caller(client):
         (r"custom_fields\.at\[1\]\.b: ", lambda c: c.send("u", HELLO, custom_fields={"at": [0, {"b": NAN}]})),
         (r"\$\.message\.title\.en: ", lambda c: c.send("u", MobilePush(title={"en": NAN}))),
         (r"custom_fields: expected a mapping", lambda c: c.send("u", HELLO, custom_fields=[("a", 1)])),
+        (r"message must be a MobilePush or a mapping", lambda c: c.send("u", MobilePush)),
         (r"request must be a CampaignRequest or a mapping", lambda c: c.create_campaign([])),
     ],
 )

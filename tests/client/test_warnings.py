@@ -133,6 +133,16 @@ def test_a_loop_of_pushsdk_in_a_green_thread_is_not_blocked(monkeypatch, caught)
     assert caught == []
 
 
+async def test_personal_messages_are_warned_of_once_where_they_are_made(caught, tables):
+    requests = Audience.read(tables / "firstname.csv").personalize(MISSPELLED, into="both")
+    async with FakeService().client() as client:
+        await client.send_each(requests)
+    assert caught.seen()[0] == (
+        NEAR,
+        'requests = Audience.read(tables / "firstname.csv").personalize(MISSPELLED, into="both")',
+    )
+
+
 async def test_a_broadcast_to_a_complete_run_warns_at_the_callers_line(caught, tmp_path):
     async with FakeService().client() as client:
         await client.broadcast(["u"], GOOD, run=tmp_path / "spring.run")

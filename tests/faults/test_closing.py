@@ -9,7 +9,7 @@ from support.wire_judge import HELLO
 from support.wire_rig import client_of
 from support.wire_server import WireServer
 
-from pushsdk import OutcomeUnknownError
+from pushsdk import ClientClosedError, OutcomeUnknownError
 
 
 @pytest.mark.parametrize("closed", ["client", "client with a session", "session"])
@@ -29,3 +29,15 @@ async def test_what_is_closed_in_flight_leaves_the_outcome_open(closed):
         with pytest.raises(OutcomeUnknownError):
             await call
     assert (server.begun, server.processed) == (1, {"user": 1})
+
+
+async def test_nothing_is_sent_on_a_session_that_was_closed_before():
+    async with (
+        WireServer() as server,
+        aiohttp.ClientSession() as session,
+        client_of(server, session=session) as client,
+    ):
+        await session.close()
+        with pytest.raises(ClientClosedError) as excinfo:
+            await client.send("user", HELLO)
+    assert (len(excinfo.value.attempts), server.connections, excinfo.value.retryable) == (1, 0, False)

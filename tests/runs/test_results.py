@@ -12,7 +12,7 @@ import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of
 from support.virtual_time import run, virtual
 
-from pushsdk import Batching, BroadcastError, Outcome, StopPolicy, read_report
+from pushsdk import Batching, BroadcastError, Limits, Outcome, StopPolicy, read_report
 
 pytestmark = pytest.mark.filterwarnings("ignore:a user id")
 
@@ -107,3 +107,13 @@ async def test_a_run_file_keeps_the_answers_of_all_its_processes_and_what_the_ru
     )
     assert (report.title, report.base_url, report.source) == ("Hello", "https://push.example/api", "")
     assert before <= (report.begun or 0) <= (first.ended or 0) <= (report.ended or 0) <= time.time()
+
+
+@virtual
+async def test_a_run_keeps_a_bounded_number_of_different_answers():
+    service = FakeService(then=lambda request: answer(404, body=f"no user {request.users[0]}".encode()))
+    async with client_of(service, batching=ONE, limits=Limits(in_flight=1)) as client:
+        report = await client.broadcast([f"user-{number}" for number in range(30)], MESSAGE)
+    assert len(report.answers) == 21
+    assert report.answers["404: no user user-0"] == 1
+    assert report.answers["404: another text"] == 10

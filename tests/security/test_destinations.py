@@ -56,6 +56,17 @@ async def test_every_visible_ascii_character_of_the_key_arrives(injected):
     assert all(request.head.count(b"\r\nApi-Key: ") == 1 for request in server.requests)
 
 
+@OWN_OR_INJECTED
+async def test_the_callers_headers_go_out_beside_ours(injected):
+    own = {"X-Team": "a b", "X-Empty": ""}
+    async with WireServer() as server, client_of(server, injected=injected, headers=own) as client:
+        own["X-Team"] = "changed later"
+        await client.send("u", HELLO)
+    headers = server.requests[0].headers
+    assert (headers["x-team"], headers["x-empty"], headers["api-key"]) == ("a b", "", KEY)
+    assert (headers["content-type"], headers["accept-encoding"]) == ("application/json", "identity")
+
+
 # --- redirects ---
 
 
