@@ -26,28 +26,20 @@ def run_files(run: Path) -> list[Path]:
     """
     if not os.path.isdir(run):  # raises nothing, whatever the path
         return [run]
-    files, parts = _planned(run) if run.joinpath(PLAN).exists() else _named(run)
+    parts = 0
+    if run.joinpath(PLAN).exists():
+        with closing(Journal.open(run / PLAN, write=False)) as journal:
+            if journal.notes.ended is None:
+                return [run / PLAN]  # nothing was sent
+            parts = journal.header.parts
+    files = sorted(run.glob(_NAMES.format("*", "*")))
+    parts = max([parts, *map(int, re.findall(r"-of-(\d+)\.run", " ".join([file.name for file in files])))])
     if len(files) < parts:
         why = (
             f"it has {len(files)} of {parts} run files: restore the others; another run would push again to their users"
         )
         raise run_file_error(run, why, kind=RunPlanError)
     return files or [run]
-
-
-def _planned(run: Path) -> tuple[list[Path], int]:
-    """Return the run files that the plan has, and how many it should have."""
-    with closing(Journal.open(run / PLAN, write=False)) as journal:
-        if journal.notes.ended is None:
-            return [run / PLAN], 1  # nothing was sent
-        parts = journal.header.parts
-    return [file for file in _files(run, parts) if file.exists()], parts
-
-
-def _named(run: Path) -> tuple[list[Path], int]:
-    """Return run files that were made one by one, and how many there should be by their names."""
-    files = sorted(run.glob(_NAMES.format("*", "*")))
-    return files, int(*re.findall(r"-of-(\d+)$", files[-1].stem) if files else [0])
 
 
 def check_plan(run: Path) -> None:
