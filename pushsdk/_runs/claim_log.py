@@ -160,19 +160,13 @@ class ClaimLog:
         return self._engine.sender.closed or (self._engine.is_closing and not isinstance(error, TimeoutError))
 
     def _next(self) -> list[ClaimEntry]:
-        """Return the entries to write next, each key once: new entries, else failed ones, alone after two failures."""
-        entries = list(islice((entry for entry in self._queue if not entry.failures), self._store.at_once))
-        if self._queue and not entries:
-            entries = self._next_failed()
-        return list({entry.key: entry for entry in entries}.values())
-
-    def _next_failed(self) -> list[ClaimEntry]:
+        """Return the entries to write next, each key once."""
         queue = self._queue
-        # Singly: an entry that the store never accepts must not block the others.
-        first = next((entry for entry in queue if entry.requests), next(iter(queue)))
-        if first.failures >= TRIES:
-            return [first]
-        return [entry for entry in islice(queue, self._store.at_once) if entry.failures < TRIES]
+        entries = list(islice((entry for entry in queue if entry.failures < TRIES), self._store.at_once))
+        if queue and not entries:
+            # Singly: an entry that the store never accepts must not block the others.
+            entries = [next((entry for entry in queue if entry.requests), next(iter(queue)))]
+        return list({entry.key: entry for entry in entries}.values())
 
     async def _write(self, entries: list[ClaimEntry]) -> Exception | None:
         """Write entries once. Return the error if that fails."""
