@@ -93,6 +93,15 @@ def sync_folder(folder: Path) -> None:
             os.close(file)
 
 
+def write_new(path: str | Path, data: bytes, *, durable: bool = True) -> None:
+    """Write a private file that does not exist. Raises OSError."""
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+
+
 def lock(path: Path, *, flock: bool = HAVE_FLOCK) -> Callable[[], None]:
     """Lock by the file ``path``, made for that and removed by the function that is returned.
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import check
-from pushsdk._io.files import check_path, objection
+from pushsdk._io.files import check_path, objection, write_new
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
 
@@ -157,15 +157,8 @@ class DirectoryClaims(ClaimStore):
         """Create a file that is complete as soon as its name exists. Return False if the name exists already."""
         folder = os.path.dirname(path)
         temporary = f"{folder}/.{secrets.token_hex(16)}"  # unique among all hosts
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
-            try:
-                while data:
-                    data = data[os.write(descriptor, data) :]  # a full disk fails the second write
-                if self._durable:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            write_new(temporary, data, durable=self._durable)
             os.link(temporary, path)
         except FileExistsError:
             # NFS retries after a lost response: then the existing link is ours.
@@ -179,12 +172,12 @@ class DirectoryClaims(ClaimStore):
                 ) from error
             raise
         finally:
-            os.unlink(temporary)
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
         self._sync(folder)
         return True
 
     def _sync(self, folder: str) -> None:
-        """Sync the names in the folder to disk."""
         if self._durable:
             descriptor = os.open(folder, os.O_RDONLY)
             try:

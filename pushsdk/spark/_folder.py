@@ -25,7 +25,7 @@ from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError,
 from pushsdk._core.idempotency import ClaimRecord, digest_of
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
-from pushsdk._io.files import check_path, is_locked, lock, sync_folder
+from pushsdk._io.files import check_path, is_locked, lock, sync_folder, write_new
 from pushsdk._runs.claim_log import close_store, store_failure
 from pushsdk._runs.report import COLUMNS, BroadcastReport
 from pushsdk._runs.run_file.file import run_file_error
@@ -210,10 +210,7 @@ class RunFolder:
         beside = path.with_name(path.name + ".new")
         try:
             beside.unlink(missing_ok=True)
-            with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-                file.write(msgspec.json.format(msgspec.json.encode(value)))
-                file.flush()
-                os.fsync(file.fileno())
+            write_new(beside, msgspec.json.format(msgspec.json.encode(value)))
             beside.replace(path)
             sync_folder(path.parent)
         except OSError as error:
