@@ -89,8 +89,8 @@ class Audience(BatchSource):
         self._source = source
         # Set by exclude.
         self._excluded: tuple[Audience, ...] = ()
-        # Set by part: its users are in all of these, each an index and a number of parts.
-        self._parts: tuple[tuple[int, int], ...] = ()
+        # Set by part: the users are part number ``index`` among ``of``.
+        self._index, self._of = 0, 1
         # The damage in the ids, if another audience excludes them. Set when these are read.
         self._damages = Counter[str]()
         # Set when a reading is complete.
@@ -154,7 +154,7 @@ class Audience(BatchSource):
         the files it reads. A stream or table: its name.
         """
         whole = EXCLUDING.join([self._source.description(), *(users.source for users in self._excluded)])
-        return "".join([whole, *(f", part {index} of {of}" for index, of in self._parts)])
+        return whole if self._of == 1 else f"{whole}, part {self._index} of {self._of}"
 
     @property
     def is_file(self) -> bool:
@@ -173,8 +173,7 @@ class Audience(BatchSource):
 
     def count(self) -> int | None:
         """Return the number of rows if the file states it (Parquet) and no users are left out, else None."""
-        is_whole = not (self._excluded or self._parts)
-        return self._source.count() if isinstance(self._source, ParquetFiles) and is_whole else None
+        return self._source.count() if isinstance(self._source, ParquetFiles) and self._is_whole() else None
 
     def exclude(
         self, *users: "str | os.PathLike[str] | Audience | Iterable[str]", primary_key: str = "user_id"
@@ -200,13 +199,13 @@ class Audience(BatchSource):
         below = Annotated[int, Rule(f"a whole number from 0 to {of - 1}", range(of).__contains__)]
         check("index", index, below, ValidationError)
         audience = copy.copy(self)
-        audience._parts = (*self._parts, (index, of))
+        audience._index, audience._of = self._index + self._of * index, self._of * of
         return audience
 
     def ids(self, *, distinct: bool = True) -> Iterator[list[str]]:
         """Yield the ids in batches: each once in no particular order, or all in file order."""
         counts = ReadCounts()
-        if distinct and isinstance(self._source, DuckdbSource) and not (self._excluded or self._parts):
+        if distinct and isinstance(self._source, DuckdbSource) and self._is_whole():
             return self._counted(self._source.distinct_ids(counts), counts)
         return self._counted(self._chosen(self._source.ids(counts), counts, distinct=distinct, rows=False), counts)
 
@@ -245,6 +244,9 @@ class Audience(BatchSource):
             warn_caller("the message has no placeholder for the columns: all users get the same text")
         return Personalized(self, message, into, custom_fields, distinct)
 
+    def _is_whole(self) -> bool:
+        return self._of == 1 and not self._excluded
+
     def _rows(self, distinct: bool, columns: Collection[str] | None) -> Iterator[list[Row]]:
         counts = ReadCounts()
         rows = self._source.rows(counts, columns)
@@ -253,10 +255,8 @@ class Audience(BatchSource):
     def _chosen(
         self, batches: Iterator[list[Any]], counts: ReadCounts, *, distinct: bool, rows: bool
     ) -> Iterator[list[Any]]:
-        divisor = 1
-        for index, of in self._parts:
-            batches = _part(batches, index, of, divisor, rows=rows)
-            divisor *= of
+        if self._of > 1:
+            batches = _part(batches, self._index, self._of, rows=rows)
         if distinct:
             return deduplicated(batches, counts, rows=rows, excluded=self._ids_to_exclude())
         if self._excluded:
@@ -290,13 +290,12 @@ def _audience_of(users: "str | os.PathLike[str] | Audience | Iterable[str]", key
     return Audience(PlainIds(f"{count(len(ids), 'id')} in memory", lambda: (ids[at : at + BATCH] for at in starts)))
 
 
-def _part(batches: Iterator[list[Any]], index: int, of: int, divisor: int, *, rows: bool) -> Iterator[list[Any]]:
-    """Yield the part, where an earlier part has taken the ids' numbers modulo ``divisor``."""
+def _part(batches: Iterator[list[Any]], index: int, of: int, *, rows: bool) -> Iterator[list[Any]]:
     for batch in batches:
         # A lone surrogate is an error where the id is encoded.
         ids = [(item[0] if rows else item).encode(errors="surrogatepass") for item in batch]
         numbers = [int.from_bytes(blake2b(user, digest_size=8).digest()) for user in ids]
-        yield list(itertools.compress(batch, [number // divisor % of == index for number in numbers]))
+        yield list(itertools.compress(batch, [number % of == index for number in numbers]))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -79,12 +79,6 @@ async def _watch(
     return code
 
 
-def _files_left(reports: Reports, *, resends: bool) -> dict[str, float | None]:
-    """Return each file with users left, and when it was last completed."""
-    left = [report for report in reports if report.not_sent or (resends and report.unknown)]
-    return {report.file: report.ended if report.stopped_by in (None, "limit") else None for report in left}
-
-
 def _share(settings: ClientSettings, index: int, of: int) -> dict[str, Any]:
     """Return one process's settings. Secrets are not pickled."""
     share: dict[str, Any] = {**settings, "rate": shared(settings.get("rate") or pushsdk.Rate(), of)}
@@ -96,7 +90,8 @@ def _share(settings: ClientSettings, index: int, of: int) -> dict[str, Any]:
 async def _start(
     reports: Reports, settings: ClientSettings, options: Mapping[str, Any], processes: int
 ) -> list[Process]:
-    limits, files = settings.get("limits"), _files_left(reports, resends=options["on_unknown"] == "resend")
+    limits, resends = settings.get("limits"), options["on_unknown"] == "resend"
+    left = [report for report in reports if report.not_sent or (resends and report.unknown)]
     options = {name: options[name] for name in ("on_unknown", "stop_policy", "not_after", "durable", "limit")}
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     if level := logging.getLogger("pushsdk").level:  # by -v
@@ -104,12 +99,12 @@ async def _start(
     command = (sys.executable, "-uPm", "pushsdk", "send-files")
     # One process counts a limit exactly, and does not go on if it is killed.
     most = 1 if options["limit"] else processes
-    of = min(most, len(files), (limits and limits.in_flight) or most)
+    of = min(most, len(left), (limits and limits.in_flight) or most)
     children = []
     for index in range(of):
         child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environ)
         stdin: Any = child.stdin
-        stdin.write(pickle.dumps((_share(settings, index, of), files, options)))
+        stdin.write(pickle.dumps((_share(settings, index, of), left, options)))
         stdin.close()
         children.append(child)
     return children
@@ -147,12 +142,12 @@ def _totals(states: Collection[Progress]) -> Iterator[Progress]:
 async def send_files() -> int:
     """Send the files that the parent names."""
     warnings.simplefilter("ignore")  # the parent has shown them
-    settings, files, options = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent
-    stop, left, limit = asyncio.Event(), deque(files), options["limit"] or sys.maxsize
+    settings, reports, options = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent
+    stop, left, limit = asyncio.Event(), deque(reports), options["limit"] or sys.maxsize
 
     def say(state: Progress) -> None:
         try:
-            print_json((file, state))
+            print_json((before.file, state))
         except OSError:  # the parent has ended
             stop.set()
 
@@ -162,15 +157,15 @@ async def send_files() -> int:
         logging.disable(logging.NOTSET)
         async with client:
             while left and not stop.is_set() and limit > 0:
-                file = left.popleft()
-                options["seen"], options["limit"] = files[file], limit
+                before = left.popleft()
+                options["seen"] = before.ended if before.stopped_by in (None, "limit") else None
+                options["limit"] = limit
                 try:
-                    before = pushsdk.read_report(file)
-                    report = await client.resume(file, stop=stop, on_progress=say, **options)
+                    report = await client.resume(before.file, stop=stop, on_progress=say, **options)
                     limit -= before.not_sent - report.not_sent + report.resent - before.resent
                     if report.stopped_by not in (None, "limit"):
                         return Exit.INCOMPLETE
                 except pushsdk.RunInUseError:
-                    left.append(file)
+                    left.append(before)
                     await asyncio.sleep(_POLL)
     return Exit(bool(left))  # INCOMPLETE if it was stopped between two files
