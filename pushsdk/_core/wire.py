@@ -57,7 +57,7 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
     try:
         data = _encode(message)
         if data != latest or type(meant) is not kind:
-            meant = _read(data, kind)
+            meant, model = _read(data, kind)
         is_exact = meant == message
     except _ENCODING_FAILED:
         is_exact = False
@@ -66,7 +66,7 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
         return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
     if data == latest:
         return latest
-    if warn and not is_plain(data if kind is MobilePush else _encode(_decode_message(data))):
+    if warn and not is_plain(data if kind is MobilePush else _encode(model)):
         # A large message is not kept.
         warn_once = _warn_once if len(data) <= _MAX_KEPT_BYTES else _warn_once.__wrapped__
         warn_once(data, kind)
@@ -74,13 +74,14 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
     return data
 
 
-def _read(data: bytes, kind: type) -> object:
-    """Return the JSON as this class; None if the check in Python has to decide."""
+def _read(data: bytes, kind: type) -> tuple[object, MobilePush]:
+    """Return the JSON as this class, or None if the check in Python has to decide; and as a message."""
     message = _decode_message(data)
     if kind is MobilePush:
-        return message
+        return message, message
     # A dict whose fields have no parts.
-    return fields if kind is dict and (fields := _decode(data)).keys() <= _FLAT_FIELDS else None
+    is_flat = kind is dict and (fields := _decode(data)).keys() <= _FLAT_FIELDS
+    return fields if is_flat else None, message
 
 
 @lru_cache(_MAX_KEPT)

@@ -51,7 +51,7 @@ def _ask(source: KeySource, check: Callable[[Secret], Secret]) -> ApiKey | async
     """Call a callable. Return its answer, checked; if it is async, a future for the answer."""
     try:
         key: Any = sealed(source())
-        if not inspect.isawaitable(key):
+        if isinstance(key, Secret) or not inspect.isawaitable(key):
             return check(Secret.of(key))
         answer = asyncio.ensure_future(_answer(key, check))
         if inspect.iscoroutine(key):
