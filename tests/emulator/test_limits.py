@@ -85,18 +85,6 @@ def test_a_client_that_waits_for_retry_after_is_accepted(start, rate):
     assert judge(limiter, now=start + wait) is None
 
 
-@given(rate=st.floats(0.1, 100), burst=st.integers(1, 20), pauses=st.lists(st.floats(0, 1), max_size=200))
-def test_no_interval_exceeds_burst_plus_rate(rate, burst, pauses):
-    limiter, now, times = Limiter(ServiceLimits(rate=rate, burst=burst)), 1000.0, []
-    for pause in pauses:
-        now += pause
-        if judge(limiter, now=now) is None:
-            times.append(now)
-    for first in range(0, len(times), 7):
-        for last in range(first, len(times), 5):
-            assert last - first + 1 <= burst + (times[last] - times[first]) * rate + 1e-3
-
-
 # Quota
 
 

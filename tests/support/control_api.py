@@ -46,10 +46,6 @@ class Events:
             events.append(await self.next())
         return events
 
-    async def rest(self):
-        async with asyncio.timeout(60):
-            return await self._reader.read()
-
 
 class Api:
     """Calls control routes of one emulator, with its Api-Key. A header of None leaves it out."""

@@ -76,7 +76,7 @@ class Ledger:
         """The number of calls of each outcome."""
         return Counter(ending.outcome for ending in self.endings.values())
 
-    def judge(self, server, users, *, at_most_once=True):
+    def judge(self, server, users):
         """Check that nothing is lost or doubled and that every report is true."""
         names = list(users)
         assert list(self.endings.keys() - set(names)) == []
@@ -84,15 +84,13 @@ class Ledger:
         wrong = {
             user: (str(self.endings[user].outcome), server.processed[user])
             for user in names
-            if not _consistent(self.endings[user].outcome, server.processed[user], at_most_once)
+            if not _consistent(self.endings[user].outcome, server.processed[user])
         }
         assert wrong == {}, "the client's word against the server's books"
         assert set(server.processed) <= set(names), "pushed to somebody nobody asked for"
 
 
-def _consistent(outcome, pushed, at_most_once):
-    if at_most_once and pushed > 1:
-        return False
+def _consistent(outcome, pushed):
     if outcome is Outcome.ACCEPTED:
-        return pushed >= 1
-    return outcome is Outcome.UNKNOWN or pushed == 0
+        return pushed == 1
+    return pushed == 0 or (outcome is Outcome.UNKNOWN and pushed == 1)
