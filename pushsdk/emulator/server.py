@@ -261,12 +261,12 @@ class Emulator(Accepted):
         check("store", store, str | Path | None, ValueError)
         check("keep", keep, CountOrZero, ValueError)
         check("max_age", max_age, Delay | None, ValueError)
-        check("token", token, str | None, ValueError)
+        check("token", token, _ApiKey | None, ValueError)
         check("log", log, Callable[[str], object] | None, ValueError)
         check("api_key", api_key, _ApiKey | None, ValueError)
         check("hosts", hosts, Sequence[_HostName], ValueError)
         if host not in {HOST, "localhost", "::1"} and not token:
-            raise ValueError("a host other than loopback needs a token")
+            raise ValueError(f"host {host} admits other machines: pass token= for them, in the shell --token-file FILE")
         self._port = port  # the port asked for, then the bound one
         self._host = host
         self._guard = partial(Guard, max_body=max_body, hosts=(*hosts, _in_url(host)), token=token)

@@ -14,7 +14,7 @@ from pushsdk.emulator.guard import Guard, Refused
 
 PUSH = "/external/api/v1/push"
 PATHS = ["/", "/nothing", f"{ROOT}/health", f"{ROOT}/users", PUSH]
-TOKEN = "a token of some length"
+TOKEN = "a-token-of-some-length"
 
 
 @pytest.fixture
