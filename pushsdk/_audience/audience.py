@@ -56,7 +56,7 @@ class AudienceSummary(ReadCounts, frozen=True, kw_only=True):  # type: ignore[mi
 _Made: TypeAlias = Annotated[
     Any,
     Rule(
-        'made by Audience.read("ids.txt"), Audience.query(sql) or Audience.lines(file)',
+        'made by Audience.read("ids.txt"), .query(sql), .table(df) or .lines(file)',
         lambda source: hasattr(source, "place_of"),
     ),
 ]
@@ -285,7 +285,7 @@ def _audience_of(users: "str | os.PathLike[str] | Audience | Iterable[str]", key
     if isinstance(users, (str, os.PathLike)):
         return Audience.read(users, primary_key=key)
     ids = list(iterable("users", users, "a file name, an Audience or a list of ids"))
-    encode_user_ids(ids)  # raises
+    encode_user_ids(ids, "users")  # raises
     starts = range(0, len(ids), BATCH)
     return Audience(PlainIds(f"{count(len(ids), 'id')} in memory", lambda: (ids[at : at + BATCH] for at in starts)))
 

@@ -8,8 +8,6 @@ import msgspec
 from pushsdk._core.paths import Path, unicode_text, value_error
 from pushsdk._core.words import kind_of
 
-_USER_IDS: Path = ("user_ids",)
-
 EncodedIds = NewType("EncodedIds", bytes)
 """User ids as JSON texts with commas between them, without the brackets: such ids are cut and joined as they are."""
 
@@ -30,8 +28,8 @@ def encode_user_id(user_id: str) -> EncodedIds:
     return encode_user_ids((user_id,))
 
 
-def encode_user_ids(user_ids: Sequence[str]) -> EncodedIds:
-    """Return the encoded ids in the given order.
+def encode_user_ids(user_ids: Sequence[str], name: str = "user_ids") -> EncodedIds:
+    """Return the encoded ids in the given order. ``name`` is the argument with the ids.
 
     Raises ValidationError naming ``user_ids[3]``, never the id, unless every id is a non-empty str.
     """
@@ -41,8 +39,8 @@ def encode_user_ids(user_ids: Sequence[str]) -> EncodedIds:
         except UnicodeEncodeError:
             pass
     if isinstance(user_ids, (str, bytes, bytearray, memoryview)) or not isinstance(user_ids, Sequence):
-        raise value_error(_USER_IDS, f"expected a sequence of str, got {kind_of(user_ids)}")
-    return EncodedIds(_encode([_user_id(user_id, (*_USER_IDS, i)) for i, user_id in enumerate(user_ids)])[1:-1])
+        raise value_error((name,), f"expected a sequence of str, got {kind_of(user_ids)}")
+    return EncodedIds(_encode([_user_id(user_id, (name, i)) for i, user_id in enumerate(user_ids)])[1:-1])
 
 
 def are_texts(user_ids: Sequence[object]) -> bool:
@@ -56,9 +54,18 @@ def decode_user_ids(ids: EncodedIds) -> list[str]:
     return _decode(b"[%b]" % ids)
 
 
+# How to get the id from a value that is not one: a number or a UUID, and a row.
+_FIXES: tuple[tuple[Callable[[object], bool], str], ...] = (
+    (lambda value: hasattr(value, "__index__") or type(value).__name__ == "UUID", ": pass str(id)"),
+    (lambda value: hasattr(value, "keys"), ": pass the id in it, for example row['user_id']"),
+    (lambda value: isinstance(value, Sequence) and not isinstance(value, bytes), ": pass the id in it, such as row[0]"),
+)
+
+
 def _user_id(user_id: object, path: Path) -> str:
     if not isinstance(user_id, str):
-        raise value_error(path, f"expected a str, got {kind_of(user_id)}")
+        fix = next((fix for is_such, fix in _FIXES if is_such(user_id)), "")
+        raise value_error(path, f"expected a str, got {kind_of(user_id)}{fix}")
     if not user_id:
         raise value_error(path, "the user id is empty")
     return unicode_text(user_id, path)

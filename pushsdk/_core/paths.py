@@ -8,7 +8,7 @@ import re
 from pushsdk._core.errors import ValidationError
 
 # Roots that are arguments, not body parts.
-_ARGUMENTS = frozenset({"user_ids", "custom_fields"})
+_ARGUMENTS = frozenset({"user_ids", "users", "custom_fields"})
 
 Path = tuple[str | int, ...]
 """A path in a resource: keys and indexes from the root."""

@@ -42,7 +42,7 @@ def test_ids_in_memory_are_excluded(everyone, tmp_path):
     [
         ({"a": 1}, "users must be a file name, an Audience or a list of ids; got dict"),
         (7, "users must be a file name, an Audience or a list of ids; got 7"),
-        (["a", 7], r"user_ids\[1\]: expected a str, got int"),
+        (["a", 7], r"^users\[1\]: expected a str, got int: pass str\(id\)$"),
     ],
 )
 def test_what_holds_no_ids_is_not_excluded(everyone, users, text):
