@@ -45,7 +45,7 @@ _SIGNS: tuple[tuple[Callable[[str], object], str], ...] = (
     (_MISSING.__contains__, "is {!r}, the text of a missing value: leave such users out"),
     (
         re.compile(r"#+|#¡?[\w/]+[!?]|#N/?[A-Z]{1,2}( N/A)?|#GETTING_DATA|-?1[.,]#\w+").fullmatch,
-        "is an error in a spreadsheet: mend the cell, or leave such users out",
+        "is an error in a spreadsheet: correct the cell, or leave such users out",
     ),
     (
         re.compile(r"[+-]?(\d+([.,]\d+)?[Ee]\+\d+|\d+[.,]\d+E-?\d+)").fullmatch,

@@ -120,8 +120,8 @@ def set_answer(error: errors.PushError, attempt: Attempt) -> None:
 def closed_error() -> errors.ClientClosedError:
     """Return the error for a call on a client that was closed before."""
     error = errors.ClientClosedError(
-        "the client is closed, as are those of its with_options: finish its calls inside its `with` block, before it "
-        "is closed, or make a new client"
+        "the client is closed, and with it each client from its with_options: finish all calls inside its `with` "
+        "block, or make a new client"
     )
     # Unlike a call that the close cut off: on the same client, the same call would fail again.
     error.retryable = False

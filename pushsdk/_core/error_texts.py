@@ -94,7 +94,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         last = attempts[-1].reason
         if last.startswith(str(failure)) or (bound and bound in last):
             return ""
-        end = "given up: " if len(attempts) > 1 else "not retried: "
+        end = "not retried again: " if len(attempts) > 1 else "not retried: "
         return f"; {end}{self._failure()}"
 
     def _failure(self) -> str:
@@ -173,7 +173,7 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Failure.CERTIFICATE}, ". For a private CA {cafile}"),
     ({Failure.PROXY}, ". Check {proxy}, and that the proxy is up"),
     ({Failure.KEY_FAILED}, ". Call again once it works"),
-    ({Failure.KEY_BUG}, ". Fix the callable: __cause__ is what it raised. It is called again after an OSError only"),
+    ({Failure.KEY_BUG}, ". Fix the callable: __cause__ is what it raised. It is asked again only after an OSError"),
     ({Failure.SESSION}, ". Keep the session open for as long as the client"),
     (
         {Failure.DEADLINE, "untried"},

@@ -40,7 +40,7 @@ WRONG = [
     ("send ann --title --body x", "--title requires an argument"),
     ("send --title Hi", "name at least one user"),
     ("send ann --title Hi World", "'World' follows an option: write user ids before the options"),
-    ("send None --title x", "leave such users out. Nothing was sent: mend it, or pass --force"),
+    ("send None --title x", "leave such users out. Nothing was sent: correct it, or pass --force"),
     ("send '' --title Hi", "a user id is empty: is a variable of the shell not set?"),
     ("send @ --title x", "@ needs the name of a file: @ids.txt"),
     ("send @none.txt --title x", "no user ids in none.txt: write one per line"),
@@ -98,7 +98,7 @@ WRONG = [
     ("broadcast ids.txt --title x --run a.run --not-after 2126-11-29", "--not-after must be a time such as 18:00"),
     (
         "broadcast ids.txt --title x --run a.run --not-after 2026-01-31T18:00+01:00",
-        "--not-after must be a time to come; got 2026-01-31 ",
+        "--not-after must be in the future; got 2026-01-31 ",
     ),
     ("broadcast ids.txt --title x --run a --processes 0", "for --processes"),
     ("broadcast ids.txt --title x --run a --processes 2 --exclude ids.txt", "the source of this run has no users"),
@@ -110,7 +110,7 @@ WRONG = [
     *[
         (
             f"{words} --message named.json",
-            "no 'firstname' for the placeholder, did you mean 'first_name'? Nothing was sent: mend it, or pass --force",
+            "no 'firstname' for the placeholder, did you mean 'first_name'? Nothing was sent: correct it, or pass --force",
         )
         for words in (
             "broadcast named.csv --run a.run --personalize text",

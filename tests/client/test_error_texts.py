@@ -218,7 +218,7 @@ async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up():
     service = FakeService(Fault.status(429, headers={"Retry-After": "0"}))
     retry = RetryPolicy(initial_delay=5.0, max_delay=5.0, throttle_delay=5.0, wait=tenacity.wait_fixed(1.0))
     text = str(await error_of(service.client(timeout=1.5, retry=retry)))
-    assert ", 2 attempts); given up: the next wait would pass the deadline: total timeout 1.5 s. " in text
+    assert ", 2 attempts); not retried again: the next wait would pass the deadline: total timeout 1.5 s. " in text
 
 
 # -- answers ------------------------------------------------------------------------------------------------------

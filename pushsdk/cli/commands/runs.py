@@ -172,7 +172,7 @@ def _moment(text: str) -> datetime:
     if moment is None:
         raise usage_error("--not-after must be a time such as 18:00 or 2026-11-29T18:00+01:00")
     if moment <= datetime.now(UTC):
-        raise usage_error(f"--not-after must be a time to come; got {moment:%Y-%m-%d %H:%M:%S %z}")
+        raise usage_error(f"--not-after must be in the future; got {moment:%Y-%m-%d %H:%M:%S %z}")
     return moment
 
 
