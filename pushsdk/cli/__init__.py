@@ -194,7 +194,7 @@ def _tell_known(error: Exception, words: Sequence[str]) -> int | None:
 
 
 def _refuse(warning: Warning, _: Sequence[str]) -> int:
-    refused = " Nothing was sent: correct it, or pass --force"
+    refused = " Nothing was sent: fix it, or pass --force"
     return _print_error(usage_error(text_of(warning, sent=f".{refused}", fallback=refused)), _)
 
 

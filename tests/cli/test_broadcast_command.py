@@ -233,7 +233,7 @@ def test_damaged_ids_are_refused(broadcast, command, service, folder, monkeypatc
     result = command("plan --message message.json", source) if is_plan else broadcast(words, source=source)
     assert (result.code, result.out, service.requests) == (2, "", 0)
     assert sign in result.err
-    assert result.err.endswith("Nothing was sent: correct it, or pass --force\n")
+    assert result.err.endswith("Nothing was sent: fix it, or pass --force\n")
     assert "1.2E+11" not in result.err
 
 

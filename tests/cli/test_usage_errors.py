@@ -40,7 +40,7 @@ WRONG = [
     ("send ann --title --body x", "--title requires an argument"),
     ("send --title Hi", "name at least one user"),
     ("send ann --title Hi World", "'World' follows an option: write user ids before the options"),
-    ("send None --title x", "leave such users out. Nothing was sent: correct it, or pass --force"),
+    ("send None --title x", "leave such users out. Nothing was sent: fix it, or pass --force"),
     ("send '' --title Hi", "a user id is empty: is a variable of the shell not set?"),
     ("send @ --title x", "@ needs the name of a file: @ids.txt"),
     ("send @none.txt --title x", "no user ids in none.txt: write one per line"),
@@ -110,7 +110,7 @@ WRONG = [
     *[
         (
             f"{words} --message named.json",
-            "no 'firstname' for the placeholder, did you mean 'first_name'? Nothing was sent: correct it, or pass --force",
+            "no 'firstname' for the placeholder, did you mean 'first_name'? Nothing was sent: fix it, or pass --force",
         )
         for words in (
             "broadcast named.csv --run a.run --personalize text",
