@@ -22,6 +22,7 @@ _PLACEHOLDER = re.compile(r"\{\{\s*+([^\s{}|'][^{}|'\r\n]*+)\|\s*+'((?:[^'{}]|\{
 
 # What users would see of a malformed placeholder: two braces, or a name in single braces, as an f-string leaves.
 _MALFORMED = (
+    (re.compile(r"\{\{\s*+([^\W\d]\w*+)\s*+\}\}"), r"a placeholder needs a fallback, such as {{ \1 | 'there' }}"),
     (re.compile(r"\{\{|\}\}"), "a placeholder is not of the form {{ field_name | 'fallback' }}"),
     (
         re.compile(r"\{\s*[^\W\d]\w*\s*(?:\||\})"),
@@ -128,4 +129,7 @@ def _texts_of(message: MobilePush | Mapping[str, Any]) -> dict[str, Mapping[str,
 def malformed_placeholder(text: str) -> str | None:
     """Return the fault in the braces outside placeholders, which users would see; None if there is none."""
     rest = _PLACEHOLDER.sub("\0", text)
-    return next((advice for pattern, advice in _MALFORMED if pattern.search(rest)), None)
+    for pattern, advice in _MALFORMED:
+        if match := pattern.search(rest):
+            return match.expand(advice)
+    return None

@@ -57,7 +57,6 @@ def test_only_a_text_has_placeholders_and_only_a_mapping_fields(call):
 @pytest.mark.parametrize(
     "text",
     [
-        "{{ name }}",
         "{{ name | 'it's' }}",
         "{{   | 'there' }}",
         "{{ name 'there' }}",
@@ -73,6 +72,11 @@ def test_what_cannot_be_parsed_is_left_untouched_and_called_malformed(text):
     assert find_placeholders(text) == []
     assert render(text, {"name": "Jane"}) == text
     assert malformed_placeholder(text)
+
+
+@pytest.mark.parametrize("text", ["{{ name }}", "Hi {{name}}, {{", "{{ a | 'b' }} {{name }}"])
+def test_a_missing_fallback_is_shown_where_it_belongs(text):
+    assert malformed_placeholder(text) == "a placeholder needs a fallback, such as {{ name | 'there' }}"
 
 
 @pytest.mark.parametrize("text", ["", "{ 1 } or {a, b}", "{ {{ a | 'b' }} }", "{{{ a | 'b' }}}"])
