@@ -148,7 +148,8 @@ class PendingCalls:
     def warn(self, error: PushError) -> None:
         """Log a submitted send's error as a warning, unless ``on_event`` gets it: perhaps nobody awaits it."""
         if self._emit is None:
-            reason = error.attempts[-1].reason if error.attempts else str(error)
+            # Not the whole text: it may quote the service, whose words may have user ids.
+            reason = f"{error.attempts[-1].reason} [{error.code}]" if error.attempts else str(error)
             users = count(len(error.user_ids))
             logger.warning("a submitted send to %s ended as %s: %s", users, error.outcome.value, reason)
 

@@ -16,7 +16,7 @@ async def test_without_on_event_a_failure_that_nobody_awaits_is_logged_as_a_warn
         client.submit("b", OTHER)
         await client.flush()
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warnings == ["a submitted send to 1 user ended as REJECTED: HTTP 404"]
+    assert warnings == ["a submitted send to 1 user ended as REJECTED: HTTP 404 [rejected-404]"]
 
 
 @virtual
