@@ -203,23 +203,6 @@ async def test_requests_are_paged_newest_first_and_grouped(api, wire):
         assert [[(row["id"], row["group"], row["requests"]) for row in rows] for rows in found] == expected
 
 
-async def test_a_request_is_summed_up_and_shown_whole(api, wire):
-    sent = {"userIds": ["ann", "bob"], "message": {**MESSAGE, "iosEnabled": False}, "customFields": {"a": "b"}}
-    await wire.send(sent)
-    whole = await api.get("/requests/1")
-    assert (whole["body"], json.loads(whole["text"]), whole["user_ids"], whole["lint"]) == (
-        sent,
-        sent,
-        ["ann", "bob"],
-        [],
-    )
-    (summary,) = (await api.get("/requests"))["requests"]
-    assert summary == {**{name: whole[name] for name in summary}, "body": {"en": "World"}}
-    shown = {"status": 204, "accepted": True, "bytes": len(whole["text"]), "users": 2, "first_user": "ann"}
-    assert summary.items() >= shown.items()
-    assert summary["platforms"] == ["android"]
-
-
 async def test_requests_are_searched_downloaded_and_deleted(api, wire, emulator):
     for user in ("ann", "bob"):
         await wire.push(user)

@@ -4,7 +4,7 @@ import asyncio
 
 import aiohttp
 import pytest
-from opentelemetry import context, trace
+from opentelemetry import context
 from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
 from support.telemetry import texts_of
 from support.wire_server import WireServer
@@ -105,25 +105,6 @@ async def test_aiohttps_instrumentation_makes_no_span_with_or_without_ours(
     lines = ["POST  204  ACCEPTED  users=1", "POST  404  REJECTED  error=404  users=1"]
     assert telemetry.tree().splitlines() == (lines if share else lines[1:])
     assert {span.instrumentation_scope.name for span in telemetry.spans} == {"pushsdk"}
-
-
-async def test_the_hooks_of_an_injected_session_see_the_span_of_the_attempt(telemetry, emulator):
-    spans = []
-
-    async def look(*_):
-        spans.append(trace.get_current_span())
-
-    hooks = aiohttp.TraceConfig()
-    hooks.on_request_start.append(look)
-    hooks.on_request_end.append(look)
-    async with (
-        aiohttp.ClientSession(trace_configs=[hooks]) as session,
-        telemetry.instrument(AsyncPushClient(emulator.base_url, KEY, session=session)) as client,
-    ):
-        await client.send("a", MESSAGE)
-        assert trace.get_current_span() is trace.INVALID_SPAN
-    assert spans == [*telemetry.spans, *telemetry.spans]
-    assert len(telemetry.spans) == 1
 
 
 async def test_the_send_continues_if_no_context_can_be_attached(telemetry, emulator, monkeypatch, caplog):

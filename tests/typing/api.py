@@ -213,9 +213,6 @@ def mappings(client: PushClient, loaded: dict[str, Any], untyped: Any, ids: list
     client.send_each([typed_request, {"userIds": ["u"], "message": {"title": {"en": "Hi"}}}, loaded])
     client.send_each({"userIds": [user], "message": message} for user in ids)
     audience.personalize(loaded)
-    client.send("u", {"titel": {"en": "Hi"}})  # type: ignore[dict-item]
-    client.create_campaign({"nam": "spring"})  # type: ignore[dict-item]
-    client.send_each([{"user_ids": ["u"]}])  # type: ignore[dict-item]
     client.send("u", request)  # type: ignore[arg-type]
     audience.personalize({"titel": {"en": "Hi"}})  # type: ignore[dict-item]
     push_batches([], {"titel": {"en": "Hi"}}, run="spring", claims=MemoryClaims)  # type: ignore[dict-item]
