@@ -5,7 +5,7 @@ import io
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO, TypeAlias, get_args
@@ -157,15 +157,7 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         with a ``'`` before it. ``write_jsonl`` changes no id.
         """
         check("file", file, _TextFile, ValidationError)
-        file.write(",".join(COLUMNS) + "\n")
-        # Quote all: the csv module leaves a carriage return in an id bare otherwise.
-        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        changed = 0
-        for row in self.rows(outcome):
-            is_formula = row.user_id.startswith(_FORMULA_STARTS)
-            changed += is_formula
-            writer.writerow(("'" * is_formula + row.user_id, row.outcome.value, row.status, row.reason))
-        return changed
+        return write_rows(file, self.rows(outcome))
 
     def write_jsonl(self, file: TextIO, outcome: Outcome | None = None) -> None:
         """Write the rows as JSON lines with the same keys and unchanged ids."""
@@ -184,6 +176,19 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         )
         error.report = self
         raise error
+
+
+def write_rows(file: TextIO, rows: Iterable[Row]) -> int:
+    """Write rows as ``BroadcastReport.write_csv`` does."""
+    file.write(",".join(COLUMNS) + "\n")
+    # Quote all: the csv module leaves a carriage return in an id bare otherwise.
+    writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    changed = 0
+    for row in rows:
+        is_formula = row.user_id.startswith(_FORMULA_STARTS)
+        changed += is_formula
+        writer.writerow(("'" * is_formula + row.user_id, row.outcome.value, row.status, row.reason))
+    return changed
 
 
 def _check_ended(path: Path) -> None:

@@ -410,6 +410,10 @@ def test_status_and_report_show_a_run_with_every_outcome_and_send_nothing(broadc
     assert (result.code, result.err, head) == (0, f"{answers}\n", "user_id  outcome   status  reason")
     assert row.startswith("bob      REJECTED     422  ")
     assert len(command("report spring.run").out.splitlines()) == 1005
+    for form, head in (("csv", 1), ("jsonl", 0), ("table", 1)):
+        result = command(f"report spring.run --format {form} --user bob --user @cmd() --user eve --outcome rejected")
+        assert ["bob" in row for row in result.out.splitlines()[head:]] == [True]
+        assert result.err == f"{answers}\neve is not in this run\n"
     assert service.requests == before
 
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal
@@ -31,6 +32,7 @@ from pushsdk._runs.api import broadcast_content, check_header
 from pushsdk._runs.folder import PLAN, check_plan, run_files
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.planner import Planner
+from pushsdk._runs.report import write_rows
 from pushsdk._runs.run_file.file import run_path
 from pushsdk._runs.run_file.journal import Journal, ask_to_stop
 from pushsdk.cli.commands.message import draw, previews
@@ -540,7 +542,14 @@ def status(
     return _exit_code(result)
 
 
-def report(run: RunFile, /, *, form: Format = "table", outcome: pushsdk.Outcome | None = None) -> int:
+def report(
+    run: RunFile,
+    /,
+    *,
+    form: Format = "table",
+    outcome: pushsdk.Outcome | None = None,
+    user: Annotated[Sequence[str], Parameter(negative=(), help="Print only this user's row. Repeatable.")] = (),
+) -> int:
     """Print one row per user of a run: id, outcome, HTTP status and reason.
 
     Args:
@@ -551,23 +560,35 @@ def report(run: RunFile, /, *, form: Format = "table", outcome: pushsdk.Outcome 
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     result = pushsdk.read_report(run)
     _print_answers(result)
+    rows = _rows_of(result, outcome, [*map(utf8, user)])
     if form == "jsonl":
-        for row in result.rows(outcome):
+        for row in rows:
             print_json(row)
     elif form == "csv":
         on_terminal: Any = SimpleNamespace(write=lambda row: say(row.removesuffix("\n")))
-        changed = result.write_csv(on_terminal if sys.stdout.isatty() else sys.stdout, outcome)
+        changed = write_rows(on_terminal if sys.stdout.isatty() else sys.stdout, rows)
         if changed:
             warn(f"put a ' before {count(changed, 'id')}, so that no spreadsheet runs it as a formula; jsonl is exact")
     else:
-        for line in _table(result, outcome):
+        for line in _table(rows):
             say(line)
     return Exit.DONE
 
 
-def _table(result: pushsdk.BroadcastReport, outcome: pushsdk.Outcome | None) -> Iterator[str]:
+def _rows_of(
+    result: pushsdk.BroadcastReport, outcome: pushsdk.Outcome | None, users: Sequence[str]
+) -> Iterator[pushsdk.Row]:
+    """Return the rows with this outcome; with ``users`` only theirs. Names the users that the run does not have."""
+    if not users:
+        return result.rows(outcome)
+    rows = [row for row in result.rows() if row.user_id in users]
+    for user in sorted({*users}.difference(map(attrgetter("user_id"), rows))):
+        warn(f"{user} is not in this run")
+    return iter([row for row in rows if outcome in (None, row.outcome)])
+
+
+def _table(rows: Iterator[pushsdk.Row]) -> Iterator[str]:
     """Yield the rows in columns. The first rows decide how wide the ids are, so no row waits for the last."""
-    rows = result.rows(outcome)
     first = list(itertools.islice(rows, _WIDTH_SAMPLE))
     width = max([len("user_id"), *(len(row.user_id) for row in first)])
     yield f"{'user_id':<{width}}  {'outcome':<8}  status  reason"
