@@ -139,10 +139,9 @@ def lint_result(endpoint: str, fields: Mapping[str, Any]) -> LintResult:
 
 def export_row(request: RequestSummary, body: bytes) -> dict[str, Any]:
     """Return a request for a download; ``body`` is JSON, or a text if the body is not JSON."""
-    names = ("id", "inbox", "time", "endpoint", "status", "accepted", "fault", "error")
-    shown = {name: getattr(request, name) for name in names}
     is_json = _decoded(body, object) is not None
-    return {**shown, "body": msgspec.Raw(b" ".join(body.splitlines())) if is_json else body.decode("utf-8", "replace")}
+    shown = msgspec.Raw(b" ".join(body.splitlines())) if is_json else body.decode("utf-8", "replace")
+    return {**msgspec.structs.asdict(request), "body": shown}
 
 
 def user_view(user_id: str, accepted: int, delivered: Sequence[Delivered], now: float) -> UserView:
