@@ -119,12 +119,10 @@ class Tables:
     def find(self) -> list[Table]:
         """Return the tables, sorted by name. Opens no file.
 
-        Files in subfolders, hidden files and symbolic links out of the folder are not tables.
+        Files in subfolders, hidden files, symbolic links out of the folder and unprintable names are not tables.
         """
         tables: dict[str, Table] = {}
         for path, real in self._files():
-            if not _is_unicode(f"{path}{real}"):
-                raise SegmentError(f"the name of {printable(ascii(path.name))} is not UTF-8: rename the file")
             table = Table(path.stem, str(real), path.suffix.lower())
             if other := tables.get(table.name.lower()):  # DuckDB ignores case
                 names = f"{printable(Path(other.path).name)} and {printable(path.name)}"
@@ -142,7 +140,8 @@ class Tables:
             raise SegmentError(f"{folder} can't be read as a folder of tables: {error.strerror}") from None
         for path in paths:
             real = path.resolve()
-            if not path.name.startswith(".") and real.is_relative_to(root) and real.is_file():
+            is_inside = real.is_relative_to(root) and real.is_file()
+            if is_inside and f"{path}{real}".isprintable() and not path.name.startswith("."):
                 yield path, real
 
     @contextmanager
@@ -202,10 +201,6 @@ def _run_child(folder: Path, timeout: float, stopping: Callable[[], bool]) -> in
     finally:
         process.kill()
         process.wait()
-
-
-def _is_unicode(text: str) -> bool:
-    return text.encode(errors="replace").decode() == text
 
 
 def main() -> None:
