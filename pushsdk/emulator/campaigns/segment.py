@@ -123,6 +123,8 @@ class Tables:
         """
         tables: dict[str, Table] = {}
         for path, real in self._files():
+            if not f"{path}{real}".isprintable():
+                continue
             table = Table(path.stem, str(real), path.suffix.lower())
             if other := tables.get(table.name.lower()):  # DuckDB ignores case
                 names = f"{printable(Path(other.path).name)} and {printable(path.name)}"
@@ -140,8 +142,7 @@ class Tables:
             raise SegmentError(f"{folder} can't be read as a folder of tables: {error.strerror}") from None
         for path in paths:
             real = path.resolve()
-            is_inside = real.is_relative_to(root) and real.is_file()
-            if is_inside and f"{path}{real}".isprintable() and not path.name.startswith("."):
+            if not path.name.startswith(".") and real.is_relative_to(root) and real.is_file():
                 yield path, real
 
     @contextmanager
