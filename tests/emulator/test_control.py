@@ -37,6 +37,7 @@ WRONG = [
     ("PUT", "/label", b'{"label":"\xff"}', 400, "utf-8"),
     ("PUT", "/label", {"label": "x" * 201}, 400, "$.label"),
     ("POST", "/lint", DEEP, 400, "nested too deeply"),
+    ("PUT", "/faults", [{"fault": "hang"}], 400, ": an object with faults, preset, seed"),
     ("POST", "/clock", {"advance": -1}, 400, "$.advance"),
     ("PUT", "/faults", {}, 400, "either"),
     ("PUT", "/faults", {"preset": "x"}, 400, "flaky"),

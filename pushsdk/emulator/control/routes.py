@@ -183,7 +183,9 @@ def read_body(kind: type[Kind], body: bytes) -> Kind:
     except RecursionError:
         raise Refused(400, "the body is invalid: it is nested too deeply") from None
     except ValueError as error:  # invalid JSON, UTF-8 or values
-        raise Refused(400, f"the body is invalid: {error}") from None
+        is_other = str(error).startswith("Expected `object`") and "`$" not in str(error)
+        keys = f": an object with {', '.join(kind.__struct_encode_fields__)}" if is_other else ""
+        raise Refused(400, f"the body is invalid: {error}{keys}") from None
 
 
 def openapi(version: str, *, token: bool) -> dict[str, Any]:
