@@ -285,6 +285,7 @@ def test_the_defaults_of_a_client_are_those_of_the_code():
         ("double push", "idempotency", "Idempotency"),
         ("exactly once", "idempotency", "Idempotency"),
         ("dedupe", "audiences", "Ids"),
+        ("psycopg", "databases", "Any driver, such as psycopg"),
         ("pandas", "databases", "Rows for personal texts"),
         ("sqlalchemy", "databases", "SQLAlchemy"),
         ("cron", "nightly-job", "cron"),
