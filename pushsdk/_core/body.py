@@ -45,8 +45,8 @@ def encode_user_ids(user_ids: Sequence[str], name: str = "user_ids") -> EncodedI
 
 def are_texts(user_ids: Sequence[object]) -> bool:
     """Return True if every value is a non-empty str, which may still hold a lone surrogate."""
-    # Exact types: a str enum may be encoded differently from its text.
-    return {*map(type, user_ids)} == {str} and all(user_ids)
+    # Exact types: a str enum may be encoded differently from its text. A set of types takes twice as long.
+    return [*map(type, user_ids)].count(str) == len(user_ids) and all(user_ids)
 
 
 def decode_user_ids(ids: EncodedIds) -> list[str]:

@@ -71,6 +71,10 @@ def _run(words: Sequence[str], before_command: Callable[[], object]) -> int:
 
 def _command_of(words: Sequence[str]) -> Callable[[], Any]:
     """Return the command with its arguments. Raises a usage error."""
+    if words == ["send-files"]:  # not a user's command, so it does not wait for cyclopts
+        from pushsdk.cli.processes import send_files
+
+        return send_files
     from cyclopts import CycloptsError
 
     from pushsdk.cli.app import app

@@ -188,7 +188,6 @@ def _build_app() -> App:
             options: dict[str, Any] = {"name": child, "help": text, "sort_key": order}
             parent, options["group"] = (parents[word], None) if word else (root, group)
             parent.command(f"pushsdk.cli.commands.{command.path}", **options)
-    root.command("pushsdk.cli.processes:send_files", show=False)
     return root
 
 
