@@ -98,12 +98,15 @@ def _may_have_damage(ids: Collection[str], encoded: bytes) -> bool:
     text = f" {' '.join(ids)} "
     return (
         "," in text
-        or any(mark in encoded for mark in _MARKS)
-        or any(mark in encoded and part in text for mark, part in _PARTS)
+        or _has_sign(text, encoded)
         or (b"." in encoded and _has_number(ids, text))
         or not _WORDS.isdisjoint(ids)
         or (not text.isascii() and _is_unreadable(text))
     )
+
+
+def _has_sign(text: str, encoded: bytes) -> bool:
+    return any(mark in encoded for mark in _MARKS) or any(mark in encoded and part in text for mark, part in _PARTS)
 
 
 def _has_number(ids: Collection[str], text: str) -> bool:
