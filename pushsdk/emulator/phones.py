@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
 
 from pushsdk._core.lint import PLATFORM
 from pushsdk._core.models import MobilePush
+from pushsdk.emulator.store.records import Redacted
 
 Platform: TypeAlias = Literal["ios", "android"]
 NotificationState: TypeAlias = Literal["enqueued", "delivered", "replaced", "expired"]
@@ -27,17 +27,7 @@ _ASSUMPTIONS = {
 }
 
 
-class _Redacted(Struct, frozen=True):
-    """Base class with a repr without fields, because texts and user ids must not reach a log or a crash report."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(...)"
-
-    def __rich_repr__(self) -> list[tuple[str, object]]:
-        return []
-
-
-class PushView(_Redacted, frozen=True):
+class PushView(Redacted, frozen=True):
     """A push as one user got it, ``times`` in one request; ``campaign`` is a uuid if a campaign sent the push.
 
     ``time`` is in seconds since the epoch; ``custom_fields``, or the user's row in a campaign, fill the placeholders.
@@ -51,7 +41,7 @@ class PushView(_Redacted, frozen=True):
     custom_fields: Any
 
 
-class Notification(_Redacted, frozen=True, kw_only=True):
+class Notification(Redacted, frozen=True, kw_only=True):
     """A push as one device shows it.
 
     ``push`` is the push id. ``message`` has the documented fields that apply to this platform; ``fields`` fill

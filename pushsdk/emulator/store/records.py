@@ -9,6 +9,16 @@ from msgspec import Struct
 Endpoint: TypeAlias = Literal["push", "campaigns"]
 
 
+class Redacted(Struct, frozen=True):
+    """Base class with a repr without fields, because texts and user ids must not reach a log or a crash report."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return []
+
+
 class Preview(Struct, frozen=True, kw_only=True):
     """The body part that lists show: shortened texts by language, and a few other fields."""
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from pushsdk.emulator.store.records import Redacted
+
 _MAX_LINE = 2_000  # characters per line
 _MAX_TERMS = 50  # SQLite bounds the expression depth
 
@@ -25,7 +27,7 @@ _SQL: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("search.js
 _IS, _TEXTS, _TERMS = _SQL["is"], _SQL["texts"], _SQL["terms"]
 
 
-class Search(Struct, frozen=True, kw_only=True):
+class Search(Redacted, frozen=True, kw_only=True):
     """A parsed search line: an SQL condition over the table ``requests`` with its values, empty for all requests.
 
     ``users`` are looked up in the store's index. ``partial`` is True if part of the line was ignored (a term without
@@ -38,12 +40,6 @@ class Search(Struct, frozen=True, kw_only=True):
     users: tuple[str, ...] = ()
     partial: bool = False
     names_fate: bool = False
-
-    def __repr__(self) -> str:
-        return "Search(...)"
-
-    def __rich_repr__(self) -> list[tuple[str, object]]:
-        return []
 
 
 def parse(line: str) -> Search:
