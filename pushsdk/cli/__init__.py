@@ -85,7 +85,8 @@ def _command_of(words: Sequence[str]) -> Callable[[], Any]:
     try:
         command, bound, _ = app.parse_args([*options, *words[end:]], exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        raise _USAGE_ERRORS.get(type(error).__name__, _as_it_is)(error) from None
+        worded = _USAGE_ERRORS.get(type(error).__name__, _as_it_is)(error)
+        raise usage_error(str(worded).replace(_DASH, "-")) from None
     bound.arguments.update({name: _with_dashes(value) for name, value in bound.arguments.items()})
     if words[:1] == ["send"] and "users" in bound.arguments:  # not --help
         _check_order(bound.arguments["users"], options[1:], words[end + 1 :])

@@ -57,6 +57,7 @@ WRONG = [
     ("--api-key=s3cret send ann --title x", "--api-key is not an option"),
     ("--timeout 5 send ann --title x", "--timeout: options follow the command: pushsdk send"),
     ("send ann --title x --timeout 5m", '--timeout: unable to convert "5m" into float'),
+    ("send ann --title x --rate -", '--rate: unable to convert "-" into float'),
     ("resend", 'Did you mean "send"?'),
     # Files
     (
