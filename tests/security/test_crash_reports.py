@@ -19,6 +19,7 @@ from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Evidence, Outcome
 from pushsdk._core.secret import Secret
 from pushsdk._core.splitting import split_calls
+from pushsdk._core.user_states import UserStates
 from pushsdk._runs.plan import Chunk, ChunkRequest, Header, UserRange
 from pushsdk.arrow import push_batches
 from pushsdk.claims import Claim, MemoryClaims, Put
@@ -190,6 +191,7 @@ HELD = [
     Chunk(1, b'"secret"', b"secret", b"secret"),
     ChunkRequest(UserRange(0, 0, 1), b'"secret"', b"secret", b"secret"),
     Header(kind="broadcast", base_url=HERE, message=b"secret", custom_fields=b"secret", max_users=1, max_bytes=1),
+    UserStates(1),
     Row("secret", Outcome.REJECTED, 400),
     Claim("secret", b"secret"),
     Put("secret", Claim("secret", b"secret"), ("secret",)),
