@@ -112,10 +112,6 @@ def test_a_search_shows_twenty_results_and_how_many_more_there_are(command, tmp_
     assert lines[20] == "... and 1,005 more; another word narrows the search"
 
 
-def test_the_path_of_a_page_is_printed(command, tmp_path):
-    assert command("docs cli --path").out == f"{tmp_path / 'cli.md'}\n"
-
-
 @pytest.mark.parametrize("topic", ["retrys", "tries"])
 def test_a_topic_that_is_nearly_a_name_shows_its_page(command, topic):
     assert command("docs", topic) == (0, PAGES["retries"], "")

@@ -33,7 +33,6 @@ def docs(
     *,
     all_pages: Annotated[bool, _FLAG, Parameter(name="--list")] = False,
     search: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
-    path: Annotated[bool, _FLAG] = False,
 ) -> int:
     """Show a user guide page.
 
@@ -41,7 +40,6 @@ def docs(
         topic: The page name or a part of it, for example retries.
         all_pages: List the pages, each with its first sentence.
         search: Print the sections about these words, best first, each with its page and heading.
-        path: Print the path of the page file.
     """
     if all_pages:
         return _list_pages()
@@ -51,9 +49,7 @@ def docs(
     if name is None:
         warn(f"no page has the name {topic!r}; these are the sections about it, --list lists the pages")
         return _print_results(topic)
-    if path:
-        say(str(guide.FOLDER / f"{name}.md"))
-    elif sys.stdout.isatty():
+    if sys.stdout.isatty():
         _show(guide.read(name))
     else:
         sys.stdout.write(guide.read(name))
