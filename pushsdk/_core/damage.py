@@ -119,6 +119,11 @@ def lacks_value(text: str) -> bool:
     return text in _MISSING or _variable_in(text) is not None
 
 
+def is_filled(run: str) -> bool:
+    """Return False for a run's name such as ``daily-{date}``, ``daily-$(date)`` or ``<class 'date'>``."""
+    return not re.search("[{}<>$%]", run)
+
+
 def damage_text(damages: Mapping[str, int], place: str = "") -> Advice:
     """Return the text for damaged ids, from the number of ids with each damage.
 

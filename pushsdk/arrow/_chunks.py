@@ -10,10 +10,10 @@ import pyarrow as pa
 from pushsdk._audience.source import printable
 from pushsdk._core import wire
 from pushsdk._core.body import encode_user_id, encode_user_ids
-from pushsdk._core.damage import damage_of
+from pushsdk._core.damage import damage_of, is_filled
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.idempotency import KEY_BYTES, Payload, check_key, digest_of, fingerprint_of
-from pushsdk._core.kinds import check
+from pushsdk._core.kinds import Rule, check
 from pushsdk._core.models import MobilePush
 from pushsdk._core.placeholders import fill
 from pushsdk._core.words import rule_and_path
@@ -21,6 +21,7 @@ from pushsdk._core.words import rule_and_path
 Personal = Literal["placeholders", "custom_fields"]
 
 CHUNK_ID, USER_IDS, FIELDS = "chunk_id", "user_ids", "fields"
+_RunName = Annotated[str, Rule("a name without a placeholder, for example f'daily-{date.today()}'", is_filled)]
 _decode_fields = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -86,6 +87,7 @@ class ChunkEncoder:
     ) -> None:
         check("personal", personal, Literal["placeholders", "custom_fields"] | None, ValidationError)
         check_key("run", run, "the same in every process that sends the plan", KEY_BYTES // 2)
+        check("run", run, _RunName, ValidationError)
         self.personal = personal
         #: The damage that ids show. Complete when the plan has ended.
         self.damages = Counter[str]()

@@ -28,7 +28,7 @@ from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._io.files import check_path, is_locked, lock, sync_folder, write_new
 from pushsdk._runs.claim_log import close_store, store_failure
 from pushsdk._runs.report import COLUMNS, BroadcastReport
-from pushsdk._runs.run_file.file import run_file_error
+from pushsdk._runs.run_file.file import filled_in, run_file_error
 from pushsdk._runs.run_file.journal import Row
 from pushsdk.claims.store import MAX_CLAIM_TTL, Claim, ClaimStore, Put
 from pushsdk.spark._claims import DirectoryClaims
@@ -95,7 +95,7 @@ class RunFolder:
                 "run_dir must be a directory that the driver and all executors see under the same path (a local disk "
                 "with a local master, NFS, a mounted volume), not a URI: claims need a file system"
             )
-        self.path = Path(name).absolute()
+        self.path = filled_in(Path(name).absolute())
         if _PATTERN.search(str(self.path)):
             raise ConfigurationError("run_dir has a character in its path that Hadoop can't take: one of []{}*?\\:,")
 

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import stat
+from datetime import date
 from functools import partial
 from pathlib import Path
 
@@ -60,12 +61,17 @@ def mode(path):
         ("dbfs:/run", "not a URI"),
         ("", "run_dir must be a path"),
         (b"run", "run_dir must be a path"),
-        *((f"/runs/{name}", "can't take") for name in ("a*", "a?", "[a]", "{a}", "a,b", "a:b", "a\\b", "a\nb")),
+        *((f"/runs/{name}", "can't take") for name in ("a*", "a?", "[a]", "a,b", "a:b", "a\\b", "a\nb")),
     ],
 )
 def test_a_value_that_is_not_a_path_or_that_hadoop_reads_as_a_pattern_is_an_error(value, text):
     with pytest.raises(ConfigurationError, match=text):
         RunFolder(value)
+
+
+def test_a_run_whose_value_is_missing_is_refused():
+    with pytest.raises(RunFileError, match="date'>: the name has a placeholder instead"):
+        RunFolder(f"/runs/daily-{date}")
 
 
 def test_spark_gets_the_path_of_a_file_as_it_stands():

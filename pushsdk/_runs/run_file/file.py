@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pushsdk._core.damage import is_filled
 from pushsdk._core.errors import Advice, RunFileError, RunInUseError
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.files import check_path, is_locked, lock, objection, sync_folder
@@ -68,9 +69,12 @@ def run_file_error(
 
 def run_path(run: object) -> Path:
     """Return a run's absolute path. Raises ConfigurationError, and RunFileError for a name whose value is missing."""
-    path = Path(os.path.abspath(check_path("run", run, "spring.run")))
-    # Each night would take the same name for the run that was completed the night before.
-    if re.search("[{}<>$%]", path.name):
+    return filled_in(Path(os.path.abspath(check_path("run", run, "spring.run"))))
+
+
+def filled_in(path: Path) -> Path:
+    """Return the path. Raise RunFileError for a name whose value is missing: each night would have the same run."""
+    if not is_filled(path.name):
         raise run_file_error(path, "the name has a placeholder instead of its value", "; with today's date: {new_run}")
     return path
 

@@ -407,7 +407,8 @@ def _send_run(
     try:
         result, interrupted = asyncio.run(sending)
     except pushsdk.RunPlanError as error:
-        raise usage_error(text_of(error, resume=command)) from None
+        excluded = f", unless you --exclude {run}"
+        raise usage_error(text_of(error, resume=command, earlier_run=excluded)) from None
     if result is None:
         result = _report_of_cancelled(run)
     _print_counts(result, json=options.json, left=users)
