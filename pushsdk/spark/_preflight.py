@@ -4,13 +4,13 @@ import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
 
 import msgspec
 
 from pushsdk._audience.source import missing_column, printable
 from pushsdk._core.errors import ConfigurationError, ValidationError
-from pushsdk._core.kinds import check, must_be
+from pushsdk._core.kinds import Rule, check, must_be
 from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.policy import Share, shared, warn_of_unused
 from pushsdk._core.stop_policy import StopPolicy
@@ -36,6 +36,13 @@ ROWS_PER_CHUNK = 100
 # The least ``claim_ttl`` in seconds. A job has half of it.
 MIN_CLAIM_TTL = 86400.0
 _IDS = frozenset({"string", "byte", "short", "integer", "long"})
+Columns: TypeAlias = Annotated[
+    Sequence[str],
+    Rule(
+        'a list of different names of columns, for example ["first_name"]',
+        lambda names: 0 < len(set(names)) == len(names),
+    ),
+]
 # Types whose values are sent unchanged; ``_run`` converts the others.
 _VALUES = _IDS | {"boolean", "date", "timestamp", "timestamp_ntz", "array", "struct", "map"}
 # Manifest fields that may not differ, in error text words.
@@ -61,11 +68,7 @@ def checked_fields(message: Any, personal: object, fields: Any, columns: Sequenc
         fields = [name for name in columns if name in placeholders]
         if not fields:
             raise ConfigurationError("no placeholder of the message names a column: name columns to send with fields=")
-    is_list = isinstance(fields, Sequence) and not isinstance(fields, str)
-    if not is_list or not all(isinstance(name, str) for name in fields):
-        raise ConfigurationError('fields must be a list of names of columns, for example ["first_name"]')
-    if not fields or len(set(fields)) < len(fields):
-        raise ConfigurationError("fields must name at least one column, and each once")
+    check("fields", fields, Columns)
     return tuple(fields)
 
 

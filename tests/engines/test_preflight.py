@@ -235,8 +235,8 @@ def test_the_fields_are_those_named_or_those_of_the_placeholders(personal, field
     [
         ("text", None, "personal must be"),
         (None, ["age"], "fields needs personal="),
-        ("placeholders", "age", "must be a list of names"),
-        ("placeholders", [], "at least one column"),
+        ("placeholders", "age", "must be a list of different names"),
+        ("placeholders", [], "must be a list of different names"),
     ],
 )
 def test_wrong_fields_are_an_error(personal, fields, text):
