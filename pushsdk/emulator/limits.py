@@ -7,30 +7,27 @@ the request. The quota counts accepted users only.
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from pushsdk._core.kinds import Count, CountOrZero, Rule, check_fields
+from pushsdk._core.kinds import Count, CountOrZero, Delay, PerSecond, RefusedStatus, check_fields
 from pushsdk.emulator.guard import Refused
 
 __tracebackhide__ = True  # by pytest: a failure shows the line in the test
 _MAX_USERS = 100_000  # per request, with any limits: counting takes a quarter of a second
+_DAY = 86_400  # seconds
 _CLOCK_ERROR = 1e-6  # seconds; a client that waited for Retry-After must not be early by rounding
-Status: TypeAlias = Annotated[int, Rule("a status from 400 to 599", range(400, 600).__contains__)]
-_Rate: TypeAlias = Annotated[float, Rule("a number from 0.00001 to 1e9", lambda rate: 1e-5 <= rate <= 1e9)]
-_UpToADay: TypeAlias = Annotated[float, Rule("a number of seconds from 0 to 86400", lambda wait: 0 <= wait <= 86_400)]
 
 
 class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The refusal status for each limit, in the order the limits are tried. Raises ValueError for an invalid one."""
 
-    rate: Status = 429
-    body: Status = 413
-    users: Status = 413
-    invalid: Status = 400
-    quota: Status = 429
+    rate: RefusedStatus = 429
+    body: RefusedStatus = 413
+    users: RefusedStatus = 413
+    invalid: RefusedStatus = 400
+    quota: RefusedStatus = 429
 
     def __post_init__(self) -> None:
         check_fields(self, ValueError)
@@ -43,11 +40,11 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Most users per request."""
     max_body_bytes: Count | None = None
     """Most bytes per request body."""
-    rate: _Rate | None = None  # the lowest is about one request a day
+    rate: PerSecond | None = None
     """Requests per second."""
     burst: Count | None = None
     """Requests at once; by default one second's worth of the rate."""
-    retry_after: _UpToADay | None = None
+    retry_after: Delay | None = None
     """Retry-After for a throttled request, in seconds; by default until the next token."""
     quota: CountOrZero | None = None
     """Most users in all."""
@@ -102,7 +99,8 @@ class Limiter:
         limits = self.limits
         wait = self._take_token(now)
         if wait > 0:
-            delay = math.ceil(wait if limits.retry_after is None else limits.retry_after)  # RFC 9110, 10.2.3
+            # RFC 9110, 10.2.3: whole seconds. For a tiny rate the wait is endless.
+            delay = math.ceil(min(_DAY, wait if limits.retry_after is None else limits.retry_after))
             error = f"over the rate of {limits.rate:g} requests a second: try again in {delay} s"
             raise Refused(limits.statuses.rate, error, {"Retry-After": str(delay)})
 

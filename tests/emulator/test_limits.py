@@ -68,6 +68,7 @@ def test_the_limits_are_tried_in_the_order_of_their_statuses_and_each_request_ta
         ({"rate": 1}, [10, 5, 10, 11], [None, "1", "1", None]),
         ({"rate": 1, "retry_after": 1.2}, [0, 0], [None, "2"]),
         ({"rate": 1, "retry_after": 0}, [0, 0], [None, "0"]),
+        ({"rate": 5e-324}, [0, 0], [None, "86400"]),
     ],
 )
 def test_a_request_over_the_rate_is_told_to_wait_whole_seconds(limits, times, delays):
@@ -107,9 +108,9 @@ def test_the_quota_counts_accepted_users_and_ends_campaigns_when_used_up():
     ("values", "text"),
     [
         ({"max_users": 0}, "max_users must be a whole number, 1 or more; got 0"),
-        ({"rate": 1e-9}, "rate must be a number from 0.00001 to 1e9"),
+        ({"rate": 0}, "rate must be a number greater than 0"),
         ({"burst": 3}, "burst needs a rate"),
-        ({"retry_after": 86_401}, "retry_after must be a number of seconds from 0 to 86400; got 86401"),
+        ({"retry_after": -1}, "retry_after must be a number of seconds, 0 or more; got -1"),
         ({"invalid_user_ids": "ann"}, "invalid_user_ids"),
     ],
 )
@@ -119,7 +120,7 @@ def test_an_invalid_limit_is_refused_in_python_and_in_json(values, text):
     with pytest.raises(ValueError, match=next(iter(values))):
         msgspec.json.decode(json.dumps(values), type=ServiceLimits)
     for status in (399, 600):
-        with pytest.raises(ValueError, match=f"^LimitStatuses.rate must be a status from 400 to 599; got {status}$"):
+        with pytest.raises(ValueError, match=r"LimitStatuses\.rate must be an HTTP status from 400 to 599"):
             LimitStatuses(rate=status)
 
 
