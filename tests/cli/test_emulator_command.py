@@ -327,6 +327,7 @@ def start():
 
         def run(words="--quiet"):
             process = stack.enter_context(started("emulator --port 0", *split(words)))
+            stack.callback(process.kill)
             return process, [process.stdout.readline() for _ in range(5 if words else 4)]
 
         yield run
@@ -361,6 +362,7 @@ def test_the_first_emulator_has_the_profile_until_it_ends_however_that_is(comman
     assert command(send).out == "accepted: 1 user\n"
     assert json.loads(command("config --profile emulator --json").out)["base_url"]["value"] == lines[0].split()[3]
     first.kill()
+    first.wait(60)
     assert "no emulator runs" in command(send).err
     third, _ = start()
     assert command(send).code == 0
