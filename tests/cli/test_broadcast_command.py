@@ -213,6 +213,17 @@ def test_a_dry_run_prints_the_counts_the_first_text_and_the_first_request(broadc
     assert (service.requests, (folder / "spring.run").exists()) == (0, False)
 
 
+def test_likely_mistakes_are_told_once_before_anything_is_sent(folder, service, monkeypatch):
+    monkeypatch.setenv("PUSHSDK_RETRY", "none")
+    (folder / "ids.txt").write_text("ann,Ann\n")
+    result = run_apart("broadcast ids.txt --message message.json --run spring.run --yes --force")
+    assert (result.code, service.requests) == (0, 1)
+    unused, several = [line for line in result.err.splitlines() if line.startswith("advice")]
+    assert unused.startswith("advice: a run does not use the setting retry: it retries throttled and unsent requests")
+    assert several.startswith(f"advice: a user id ({folder / 'ids.txt'}, line 1) looks like several")
+    assert several.endswith(". Such ids are used as they are")
+
+
 @pytest.mark.parametrize("words", ["", "--dry-run", "--personalize both", "--dry-run --personalize both", "plan"])
 @pytest.mark.parametrize(
     ("source", "content", "sign"),

@@ -215,6 +215,11 @@ os.kill(os.getpid(), 9) if "kill" in sys.argv else sys.exit(7)
     assert run_exec("--", sys.executable, "-c", code, "kill").code == 128 + signal.SIGKILL  # as in a shell
 
 
+def test_options_before_the_dashes_belong_to_the_emulator():
+    result = run_exec("--faults poison-user --", sys.executable, "-c", SEND, "poison")
+    assert (result.code, "accepted 0 pushes" in result.err) == (1, True)
+
+
 async def test_a_signal_that_is_ignored_stays_ignored_in_the_command():
     code = "import signal, sys; sys.exit(signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN)"
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
