@@ -103,6 +103,12 @@ def test_a_folder_is_not_resumed_at_another_address(broadcast, command, service)
     assert (result.code, result.err.count("it was planned for another base_url"), service.requests) == (2, 1, 1)
 
 
+def test_a_limit_holds_for_the_users_that_are_listed(broadcast, service):
+    for sent in (1, 2, 2):
+        broadcast(f"--limit 1 --only-users {USERS[39]},{USERS[38]}")
+        assert len(service.users()) == sent
+
+
 @pytest.mark.usefixtures("service")
 def test_the_error_of_a_process_is_that_of_the_command(broadcast, monkeypatch):
     async def failed(*_):
