@@ -1012,6 +1012,18 @@ AUDIENCES = [
         "tests/audience/test_exclude.py",
     ),
     Bug(
+        "an opt-out file whose export failed excludes nobody, and all are pushed to",
+        "_audience.text_files:TextFiles.check_filled",
+        "return None",
+        "tests/audience/test_exclude.py::test_a_file_without_a_byte_is_refused_when_it_is_read",
+    ),
+    Bug(
+        "a run's name lacks its date, so each later night pushes to nobody",
+        "_core.damage:is_filled",
+        "return True",
+        "tests/client/test_wrong_settings.py",
+    ),
+    Bug(
         "ids that a spreadsheet has damaged get no warning",
         "_core.damage:damage_in",
         "return None",
