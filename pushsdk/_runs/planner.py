@@ -107,13 +107,11 @@ class Planner:
         # The damage that ids show.
         self._damages = Counter[str]()
         self._duplicates = 0
-        self._excluded = 0
 
     async def broadcast(self, user_ids: object) -> None:
         """Plan one message to an Audience or an iterable of ids, and seal the plan."""
         if isinstance(user_ids, Audience):
             await self._in_thread(lambda: self._add_all(self._add_ids, user_ids.ids(distinct=self._header.dedupe)))
-            self._duplicates, self._excluded = user_ids.summary.duplicates, user_ids.summary.excluded
         else:
             await self._plan_ids(user_ids)
         self._add_ids((), last=True)
@@ -123,8 +121,6 @@ class Planner:
         """Plan requests with one message each, and seal the plan."""
         if isinstance(requests, Personalized):
             await self._in_thread(lambda: self._add_all(self._add_requests, requests.batches()))
-            self._duplicates += requests.summary.duplicates
-            self._excluded = requests.summary.excluded
         else:
             async with aclosing(blocks_of(requests)) as blocks:
                 async for block in blocks:
@@ -158,7 +154,11 @@ class Planner:
         # Told here: a thread has no line in the caller's code.
         for text in await self._in_thread(lambda: [*damage_texts(users, self._damages)]):
             warn_caller(text)
-        await self._write(lambda: self._journal.seal(duplicates=self._duplicates, excluded=self._excluded))
+        excluded = 0
+        if isinstance(users, (Audience, Personalized)):
+            self._duplicates += users.summary.duplicates
+            excluded = users.summary.excluded
+        await self._write(lambda: self._journal.seal(duplicates=self._duplicates, excluded=excluded))
 
     def _add_all(self, add: Callable[[Any], None], batches: Iterable[Sequence[Any]]) -> None:
         for batch in batches:
