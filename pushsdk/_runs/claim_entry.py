@@ -166,24 +166,22 @@ class ClaimEntry(msgspec.Struct, eq=False):
 
     def refused(self, stored: Claim) -> bool:
         """Note that the store holds another claim. Return False if outcomes from this process can't be recorded."""
-        requests, self._in_write = self._in_write, []
-        self._release(requests)
+        self._release(self._in_write)
         # The store holds nothing from this process. An unreadable or foreign claim is never replaced.
         self._tokens, self._unconfirmed, self.failures = (), None, 0
         has_news = self.has_outcomes
         try:
             is_late = self._merge(stored)
         except Exception as error:  # noqa: BLE001 - any record in any store
+            self.fail_requests(error)
             self._own = UserStates(self.users)
-            for request in [*requests, *self.requests]:
-                request.error, request.done = error, True
-            self.requests = []
             return not has_news
+        requests, self._in_write = self._in_write, []
         self.is_changed = has_news or is_late
         for request in [request for request in requests if not request.withdrawn]:
             request.refusals += 1
             if next(self._claimable(request), None) is None:
-                request.claimed, request.done = [], True
+                request.done = True
             elif request.refusals >= MOST_REFUSALS:
                 request.error, request.done = TimeoutError(), True
             else:
