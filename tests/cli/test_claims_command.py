@@ -106,12 +106,6 @@ def test_what_another_program_has_stored_is_no_claim(command, address):
     assert result == (0, "", f"{key_of(7)}: what is stored there is no claim of this version\n")
 
 
-def test_claims_older_than_an_age_are_released(command, address):
-    for told in ("released 2 users of 2 sends\n", "released 0 users of 0 sends\n"):
-        assert command("claims release --older-than 1h --yes --claims", address) == (0, told, "")
-        assert counts(command, address) == {"sends": 1, "users": 1}
-
-
 def test_keys_are_released_and_unclaimed_keys_are_named(command, address):
     keys = (key_of(0), key_of(0), key_of(9))
     result = command("claims release --yes --claims", address, *keys)

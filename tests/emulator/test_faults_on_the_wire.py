@@ -15,7 +15,6 @@ BODY = b'{"userIds":["ann"],"message":{}}'
     [
         (Fault.status(429, retry_after=1, body='{"a": 1}'), "application/json", '{"a": 1}', 0),
         (Fault.status(299), None, "", 1),
-        (Fault.status(300), None, "", 0),
         (Fault.status(204, body="x"), "application/json", "", 1),
         (Fault.status(504, accepted=True), None, "", 1),
     ],

@@ -242,16 +242,6 @@ async def test_the_callers_of_a_shared_request_may_go_and_its_spans_end_with_it(
 
 
 @virtual
-async def test_a_call_that_left_nothing_on_the_wire_has_no_span(telemetry):
-    async with watched(telemetry, FakeService(), batching=Batching(linger=5.0)) as client:
-        task = start(client.send("a", MESSAGE))
-        await asyncio.sleep(1.0)
-        task.cancel()
-        await outcome_of(task)
-    assert telemetry.spans == []
-
-
-@virtual
 async def test_a_batch_dequeued_by_another_call_is_under_its_own_callers(telemetry):
     async with watched(telemetry, FakeService(), limits=Limits(in_flight=1)) as client:
         first = start(in_span(telemetry, "first", client, "a"))
