@@ -88,15 +88,6 @@ async def test_the_bytes_of_all_bodies_on_their_way_are_bounded(running, monkeyp
         assert (await wire.send(b" " * 300 + PUSH)).status == 204
 
 
-async def test_a_push_to_too_many_users_is_refused(wire, emulator):
-    ids = [str(number) for number in range(100_001)]
-    answer = await wire.push(*ids)
-    assert (answer.status, emulator.users()) == (413, {})
-    assert answer.json["error"].startswith("the request has 100001 users, at most 100000")
-    assert (await wire.push(*ids[1:])).status == 204
-    assert (len(emulator.users()), emulator.duplicates()) == (100_000, {})
-
-
 async def test_the_bodies_that_a_response_shows_are_bounded(api, emulator, wire, monkeypatch):
     for _ in range(4):
         await wire.push("ann")

@@ -241,23 +241,6 @@ async def test_the_callers_of_a_shared_request_may_go_and_its_spans_end_with_it(
         assert telemetry.open == []
 
 
-@virtual
-async def test_a_batch_dequeued_by_another_call_is_under_its_own_callers(telemetry):
-    async with watched(telemetry, FakeService(), limits=Limits(in_flight=1)) as client:
-        first = start(in_span(telemetry, "first", client, "a"))
-        await turns()
-        await asyncio.gather(*(in_span(telemetry, f"job {user}", client, user) for user in "bc"))
-        await outcome_of(first)
-    assert telemetry.tree().splitlines() == [
-        "first",
-        "└─ POST  204  ACCEPTED  users=1",
-        "job b",
-        "└─ push batch  calls=2  users=2  links: job b, job c",
-        "   └─ POST  204  ACCEPTED  users=2",
-        "job c",
-    ]
-
-
 @pytest.mark.parametrize(
     ("behavior", "lines"),
     [
