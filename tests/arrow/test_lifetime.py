@@ -174,24 +174,6 @@ def test_ctrl_c_during_the_wait_for_an_outcome_settles_requests_in_flight(push_e
     push_env.assert_no_duplicates()
 
 
-def test_a_generator_collected_in_its_own_thread_ends(push_env, sent):
-    references = []
-
-    class CollectingClaims(MemoryClaims):
-        async def put(self, puts, ttl):
-            if references:
-                references.pop().close()
-            return await super().put(puts, ttl)
-
-    outcomes = sent(plan(1000), claims=CollectingClaims, limits=Limits(in_flight=1))
-    next(outcomes)
-    thread = next(thread for thread in threading.enumerate() if thread.name == "pushsdk")
-    references.append(outcomes)
-    del outcomes
-    thread.join(30.0)
-    assert not thread.is_alive()
-
-
 FORKED = """
     import os, sys, time, warnings
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)

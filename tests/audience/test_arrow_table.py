@@ -1,8 +1,5 @@
 """Audiences from tables in memory, read through their Arrow streams."""
 
-import datetime
-
-import duckdb
 import pyarrow as pa
 import pytest
 from support.audiences import ids_of, refused, rows_of
@@ -23,14 +20,6 @@ def test_texts_arrive_as_they_are(kind):
     assert sorted(ids_of(audience, distinct=True)) == sorted({*TEXTS})
     assert (audience.columns, audience.source, audience.count()) == (("n",), "a Table in memory", None)
     assert str(audience.summary) == "5 users, 1 duplicate"
-
-
-def test_values_have_the_types_that_they_have_in_a_file():
-    day = datetime.date(2026, 11, 27)
-    table = pa.table({"user_id": pa.array([2**64 - 1], pa.uint64()), "day": [day], "tags": [["a"]], "none": [None]})
-    batches = [table, table.to_batches()[0], duckdb.from_arrow(table)]
-    for each in batches:
-        assert rows_of(Audience.table(each)) == [(str(2**64 - 1), {"day": "2026-11-27", "tags": ["a"]})]
 
 
 NO_ID = "is of type DOUBLE; user ids are texts or whole numbers"

@@ -2,7 +2,6 @@
 
 import io
 
-import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,17 +66,6 @@ def test_a_message_without_placeholders_is_sent_as_it_is(audience):
     with pytest.warns(UserWarning, match="^the message has no placeholder for the columns: all users get the same"):
         personal = audience.personalize(plain, into="text", distinct=False)
     assert [(push.user_ids, push.message) for push in personal] == [((user,), plain) for user in "aba"]
-
-
-def test_only_the_columns_of_placeholders_are_read(tmp_path):
-    path = tmp_path / "u.parquet"
-    with duckdb.connect() as db:
-        db.execute(f"COPY (SELECT 1 AS user_id, 'Ann' AS first_name, 'x'::BLOB AS b) TO '{path}' (FORMAT parquet)")
-    audience = Audience.read(path)
-    [ann] = audience.personalize({"title": {"en": "{{ first_name | '' }}"}}, into="text")
-    assert ann.message == {"title": {"en": "Ann"}}
-    with pytest.raises(ValidationError, match="BLOB"):
-        list(audience.personalize(MESSAGE))
 
 
 @pytest.mark.parametrize(

@@ -282,18 +282,6 @@ def test_an_error_that_may_quote_a_value_shows_only_its_kind(expression):
     assert "secret" not in message
 
 
-def test_a_query_reads_files_and_its_source_is_its_sql(tmp_path):
-    parquet(tmp_path / "u.parquet", "SELECT 'a' AS user_id")
-    made(tmp_path, "u.csv", "id\nb\n")
-    sql = f"SELECT user_id FROM '{tmp_path}/u.parquet' UNION ALL SELECT id FROM '{tmp_path}/u.csv'"
-    assert sorted(ids_of(Audience.query(sql))) == ["a", "b"]
-    one, two = Audience.query("SELECT\n  1 AS user_id"), Audience.query("SELECT   1 AS user_id")
-    assert one.source.startswith("query ")
-    assert one.source.endswith(": SELECT 1 AS user_id")
-    assert one.source != two.source
-    assert len(Audience.query(f"SELECT 1 AS user_id -- {'x' * 1000}").source) < 250
-
-
 # -- what DuckDB may do -----------------------------------------------------------------------------------------------
 
 

@@ -62,14 +62,6 @@ def test_a_file_without_a_byte_is_refused_when_it_is_read(everyone, tmp_path):
         assert "b" not in ids_of(left, distinct=True)
 
 
-def test_rows_and_nested_audiences_are_excluded_too(everyone, tmp_path):
-    staff = Audience.read(made(tmp_path, "staff.txt", "a\nb\nc\n")).exclude(made(tmp_path, "but.txt", "b\n"))
-    left = everyone.exclude(staff)
-    assert rows_of(left, distinct=True) == [("b", {"n": "2"}), ("d", {"n": "5"}), ("00123", {"n": "6"})]
-    query = Audience.query("SELECT unnest(['a', 'd']) AS user_id").exclude(left)
-    assert ids_of(query, distinct=True) == ["a"]
-
-
 def test_users_are_not_excluded_from_a_reading_with_duplicates(everyone, tmp_path):
     left = everyone.exclude(made(tmp_path, "optout.txt", "a\n"))
     for read in (ids_of, rows_of):

@@ -1,13 +1,12 @@
 """Parts of an audience: each user is in one, whatever the source, the process and the version."""
 
 import io
-from collections import Counter
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.audiences import ids_of, made, rows_of
+from support.audiences import ids_of, made
 
 from pushsdk import Audience, ValidationError
 
@@ -34,15 +33,6 @@ def test_each_user_is_in_one_part_from_every_source(users, of, others):
         assert duplicates == len(users) - len({*users})
         told.append(parts)
     assert told[0] == told[1]
-
-
-@pytest.mark.parametrize("rows", [False, True])
-def test_without_dedupe_a_part_has_its_duplicates(rows):
-    users = ["ann", "bob", "ann", "cid"]
-    read = rows_of if rows else ids_of
-    parts = [read(sources(users)[0].part(index, of=3)) for index in range(3)]
-    found = Counter(item[0] if rows else item for part in parts for item in part)
-    assert found == Counter(users)
 
 
 def test_parts_never_change(tmp_path):

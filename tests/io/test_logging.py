@@ -60,15 +60,6 @@ async def test_an_error_in_an_accepted_answer_is_a_line(caplog, status, body, is
     assert (("WARNING", text) in lines) is is_told
 
 
-async def test_a_pause_and_a_split_are_lines(caplog):
-    caplog.set_level(logging.INFO, "pushsdk")
-    service = FakeService(Fault.status(429, headers={"Retry-After": "1"}, first=1), Fault.status(413, first=1))
-    users = [f"USERMARKER-{number}-{'x' * 200}" for number in range(2)]
-    lines = [message for _, message in await lines_of(service, caplog, users)]
-    assert lines[0] == "pausing for 1.000 s, as the service asked"
-    assert "a request for 2 users is split after HTTP 413" in lines
-
-
 async def test_the_phases_of_a_run_are_lines(caplog):
     caplog.set_level(logging.INFO, "pushsdk")
     async with FakeService().client() as client:

@@ -326,16 +326,6 @@ async def test_a_submit_whose_task_is_cancelled_before_its_first_step_ends():
         assert client.stats().not_sent == 2
 
 
-@virtual
-async def test_a_retry_whose_calls_split_by_key_costs_the_budget_nothing():
-    service = FakeService(then=lambda request: answer(429) if request.api_key == "key-shared" else answer())
-    vault = Vault(lambda tenant: f"key-{tenant if service.requests else 'shared'}")
-    async with client_of(service, api_key=vault.get) as client:
-        await asyncio.gather(*(send_as(client, tenant) for tenant in ("acme", "globex")))
-        assert client.stats().retry_tokens == 500
-    assert service.users() == {"acme:1": 1, "globex:1": 1}
-
-
 async def test_a_tenant_without_a_key_is_not_pushed_to_under_the_key_of_another():
     service = FakeService()
     async with client_of(service) as client:

@@ -110,20 +110,6 @@ def test_a_folder_that_can_be_locked_and_not_written_to_is_named(folder, entries
         Journal.open_or_create(folder / "a.run", BROADCAST)
 
 
-def test_a_file_that_appears_while_planning_begins_is_not_overwritten(tmp_path, monkeypatch):
-    path, plain = tmp_path / "a.run", runfile.RunFilePath.clear
-    path.touch()
-
-    def clear(place):
-        plain(place)
-        path.write_text("somebody's")
-
-    monkeypatch.setattr(runfile.RunFilePath, "clear", clear)
-    with pytest.raises(RunFileError, match="not a run file"):
-        Journal.open_or_create(path, BROADCAST)
-    assert path.read_text() == "somebody's"
-
-
 # -- locks ------------------------------------------------------------------------------------------------------------
 
 

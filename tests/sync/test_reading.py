@@ -41,16 +41,6 @@ def test_closing_over_a_plan_that_is_being_read_ends_it_and_nothing_is_sent(serv
     assert service.requests == 0
 
 
-def test_an_exception_of_the_iterable_is_raised_unchanged_and_nothing_is_sent(client, service):
-    def users():
-        yield from (f"u{number}" for number in range(5000))
-        raise LookupError("the database is gone")
-
-    with pytest.raises(LookupError, match="the database is gone"):
-        client.broadcast(users(), HELLO)
-    assert service.requests == 0
-
-
 def test_a_stop_from_another_thread_ends_a_run_that_is_being_sent(client, service, tmp_path):
     stop, one = threading.Event(), {"userIds": ["u"], "message": {}}
 

@@ -4,7 +4,6 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from support.programs import run_program
 from support.service_thread import HANGS
 
 from pushsdk import Batching, MobilePush, NotSentError, PushClient, RetryPolicy
@@ -74,36 +73,3 @@ def test_a_callable_that_fails_in_its_thread_ends_only_its_call(service):
         causes = as_tenants(work)
     assert [type(cause) for cause in causes] == [ConnectionError, *[type(None)] * 3] * 4
     assert pushes(service)["acme"] == {}
-
-
-def test_what_with_options_sets_survives_a_fork(service):
-    result = run_program(
-        """
-        import os, sys, warnings
-        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-        from pushsdk import MobilePush, PushClient
-        HELLO = MobilePush(title={"en": "Hi"}, ios_enabled=True)
-        client = PushClient()
-        acme, globex = client.with_options(api_key="key-acme"), client.with_options(api_key=lambda: "key-globex")
-        patient = acme.with_options(timeout=7.0)
-        acme.send("acme:parent", HELLO)
-        pid = os.fork()
-        if not pid:
-            acme.send("acme:child", HELLO)
-            globex.send("globex:child", HELLO)
-            patient.with_options().send("acme:patient", HELLO)
-            client.with_options(api_key="key-initech").send("initech:child", HELLO)
-            client.send("base:child", HELLO)
-            sys.exit(0)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-        """,
-        measured=True,
-    )
-    assert result == (0, "0\n", "")
-    assert pushes(service) == {
-        "acme": {"acme:parent": 1, "acme:child": 1, "acme:patient": 1},
-        "globex": {"globex:child": 1},
-        "initech": {"initech:child": 1},
-        "umbrella": {},
-    }
-    assert service.inbox(service.api_key).users() == {"base:child": 1}

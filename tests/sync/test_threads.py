@@ -1,7 +1,6 @@
 """Many threads and one loop: merged requests, and the thread of each callback."""
 
 import asyncio
-import contextvars
 import gc
 import sys
 import threading
@@ -82,23 +81,6 @@ def test_ids_users_and_progress_are_the_calling_threads(service, client):
     client.broadcast(from_thread("users", ["b"]), HELLO, on_progress=progress)
     client.send_each(from_thread("requests", [PushRequest(user_ids=["c"], message=HELLO)]), on_progress=progress)
     assert values == {kind: {threading.get_ident()} for kind in values}
-
-
-def test_the_callers_context_is_that_of_what_is_done_for_it(service):
-    span = contextvars.ContextVar("span", default="none")
-    values = []
-
-    async def key():
-        values.append(span.get())
-        return service.api_key
-
-    def work(number):
-        span.set(f"of {number}")
-        client.send(f"u{number}", MobilePush(body={"en": f"{number}"}))
-
-    with PushClient(api_key=key) as client:
-        spread(work, 4)
-    assert sorted(values) == [f"of {number}" for number in range(4)]
 
 
 def test_a_call_in_the_clients_own_thread_is_refused_not_hung(service):
