@@ -1,7 +1,7 @@
 """Encoding and validation of messages, custom fields and campaigns; decoding a created campaign.
 
-Pure functions, except for one bounded validation cache. A ValidationError names a JSON path and never shows a
-value: values are user ids and texts.
+Pure functions, except that they remember the latest message, and which messages they have warned of. A ValidationError
+names a JSON path and never shows a value: values are user ids and texts.
 """
 
 import re

@@ -56,12 +56,8 @@ class _Guard:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> bool:
         if kind is None or not issubclass(kind, Exception):
             return False
-        _log(error)
+        logger.error("OpenTelemetry raised %s; the send continues", kind.__name__)
         return True
-
-
-def _log(error: object) -> None:
-    logger.error("OpenTelemetry raised %s; the send continues", type(error).__name__)
 
 
 _GUARD = _Guard()
@@ -176,12 +172,8 @@ class ClientObserver:
         if self._ratio >= 1.0 or random() < self._ratio:  # noqa: S311 - not for secrets
             return False
         # Under a sampled span, even from another process, the trace would have a hole.
-        try:
-            context = _current()
-            return not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled
-        except Exception as error:  # noqa: BLE001 - as in ``_Guard``, which each attempt would pay for
-            _log(error)
-            return False
+        context = _current()
+        return not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled
 
     def start_attempt(self, operation: Operation, users: int, resends: int, started: int | None = None) -> Span:
         """Start the span for an attempt, which began at ``started``, in nanoseconds since the epoch, or begins now."""

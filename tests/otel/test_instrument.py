@@ -70,15 +70,16 @@ async def test_a_client_in_use_is_refused():
         await client.send("a", MESSAGE)
 
 
-@pytest.mark.parametrize("spans", [False, True])
+@pytest.mark.parametrize(("spans", "share"), [(0, 1.0), (2, 1.0), (1, 0.0)])
 @virtual
-async def test_with_the_api_alone_sends_end_as_ever_and_spans_need_no_meters(telemetry, spans, caplog):
+async def test_with_the_api_alone_sends_end_as_ever_and_spans_need_no_meters(telemetry, spans, share, caplog):
     client = client_of(FakeService(answer(), answer(404)))
     tracers = telemetry.tracers if spans else NoOpTracerProvider()
-    async with instrument(client, tracer_provider=tracers, meter_provider=NoOpMeterProvider()):
+    meters = NoOpMeterProvider()
+    async with instrument(client, tracer_provider=tracers, meter_provider=meters, sample_accepted=share):
         assert isinstance(await client.send("a", MESSAGE), Receipt)
         assert isinstance(await outcome_of(start(client.send("b", MESSAGE))), RejectedError)
-    assert (len(telemetry.spans), caplog.text) == (2 * spans, "")
+    assert (len(telemetry.spans), caplog.text) == (spans, "")
 
 
 # -- what goes along ------------------------------------------------------------------------------------------------
