@@ -302,6 +302,9 @@ def test_the_defaults_of_a_client_are_those_of_the_code():
         ("who got the push", "broadcasts", "Who got the push, who did not, and why?"),
         ("which users failed", "broadcasts", "Who got the push, who did not, and why?"),
         ("refused connection in a test", "testing", "Let the service fail"),
+        ("event loop is closed", "troubleshooting", "Another event loop"),
+        ("too many requests", "troubleshooting", "HTTP 429"),
+        ("multiple processes", "all-cores", "All cores"),
     ],
 )
 def test_a_search_finds_the_words_that_people_type(query, page, heading):
