@@ -95,13 +95,11 @@ class TextFiles:
 
     def check_filled(self) -> None:
         """Raise ValidationError for a file without a byte, the usual result of an export that failed."""
-        listing = list_files(self._name) if self.is_file else None
-        for path, (size, _) in zip(listing.paths, listing.stamps, strict=True) if listing else ():
-            if not size:
-                raise ValidationError(
-                    f"{printable(str(path))} is empty, so it excludes nobody: did its export fail? If nobody is to be "
-                    "excluded, a header or a blank line is enough"
-                )
+        if self.is_file and 0 in [size for size, _ in list_files(self._name).stamps]:
+            raise ValidationError(
+                f"{printable(self._name)}: an empty file excludes nobody: did its export fail? If nobody is to be "
+                "excluded, a header or a blank line is enough"
+            )
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         return self._read(BATCH, counts=counts, rows=False)

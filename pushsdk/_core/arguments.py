@@ -48,16 +48,10 @@ def _is_message(value: object) -> bool:
     return isinstance(value, MobilePush) or (isinstance(value, Mapping) and not value.keys().isdisjoint(names))
 
 
-def _is_named(name: str) -> Callable[[object], bool]:
-    return lambda items: str(type(items)) == f"<class 'pushsdk.{name}'>"
-
-
 _NOT_ITEMS = (str, bytes, bytearray, memoryview, Mapping)
 # Values that are not items, and the fix. A table and a file are iterables, but their items are not the ids.
 _MISTAKES: tuple[tuple[Callable[[object], bool], str], ...] = (
     (_is_message, ": the users come first, then the message"),
-    (_is_named("Audience"), ", which broadcast takes; send_each takes audience.personalize(message)"),
-    (_is_named("Personalized"), ", which send_each takes"),
     (lambda items: not isinstance(items, Iterable) or isinstance(items, _NOT_ITEMS), ""),
     (
         lambda items: hasattr(items, "__dataframe__"),

@@ -54,11 +54,11 @@ def decode_user_ids(ids: EncodedIds) -> list[str]:
     return _decode(b"[%b]" % ids)
 
 
-# How to get the id from a value that is not one: a number or a UUID, and a row.
+# Values that are not ids, and the fix: numbers and UUIDs, rows, requests.
 _FIXES: tuple[tuple[Callable[[object], bool], str], ...] = (
     (lambda value: hasattr(value, "__index__") or type(value).__name__ == "UUID", ": pass str(id)"),
-    (lambda value: hasattr(value, "keys"), ": pass the id in it, for example row['user_id']"),
-    (lambda value: isinstance(value, Sequence) and not isinstance(value, bytes), ": pass the id in it, such as row[0]"),
+    (lambda value: hasattr(value, "keys") or isinstance(value, (list, tuple)), ": pass row[0] or row['user_id']"),
+    (lambda value: hasattr(value, "user_ids"), ": use send_each"),
 )
 
 

@@ -86,7 +86,7 @@ def broadcast_content(users: object, message: Any, fields: Mapping[str, Any] | N
 async def send_each(lifetime: Lifetime, settings: RunSettings, requests: object) -> BroadcastReport:
     """See ``AsyncPushClient.send_each``."""
     if not isinstance(requests, (Personalized, AsyncIterable)):
-        iterable("requests", requests, "an iterable of requests")
+        iterable("requests", requests, "an iterable of requests, such as audience.personalize(message)")
     source = requests.source if isinstance(requests, Personalized) else ""
     header = _header(lifetime.settings, settings, kind="each", source=source, dedupe=False)
     return await _run(lifetime, settings, header, lambda planner: planner.each(requests))

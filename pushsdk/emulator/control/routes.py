@@ -183,8 +183,8 @@ def read_body(kind: type[Kind], body: bytes) -> Kind:
     except RecursionError:
         raise Refused(400, "the body is invalid: it is nested too deeply") from None
     except ValueError as error:  # invalid JSON, UTF-8 or values
-        is_other = str(error).startswith("Expected `object`") and "`$" not in str(error)
-        keys = f": an object with {', '.join(kind.__struct_encode_fields__)}" if is_other else ""
+        is_array = str(error).endswith("Expected `object`, got `array`")
+        keys = f": an object with {', '.join(kind.__struct_encode_fields__)}" if is_array else ""
         raise Refused(400, f"the body is invalid: {error}{keys}") from None
 
 
