@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import TypeVar
 
 import msgspec
@@ -186,34 +186,30 @@ class KeyedClaim:
         self._log = log
         self._content = content
         self._pending = pending
-        # The units in the current attempt, and their requests.
-        self._units: Sequence[Call | CallPart] = part.units
-        self._requests: list[ClaimRequest] = []
+        # The units in the current attempt, each with its request. Set by ``claim``.
+        self._claims: list[tuple[Call | CallPart, ClaimRequest]] = []
         # The verdict on the attempts so far, final if the next attempt can't be claimed.
         self._verdict = verdict_of(part.history, Evidence())
         # True if it is UNKNOWN, and to be resent.
         self._resends = self._verdict.outcome is Outcome.UNKNOWN
 
     async def claim(self, part: BatchPart) -> tuple[BatchPart, bytes | None]:
-        self._units = part.units
-        requests = self._requests = [self._request(unit) for unit in part.units]
-        await self._log.claim(requests)
-        kept = [
-            (claimed, request)
-            for unit, request in zip(part.units, requests, strict=True)
-            if (claimed := self._claimed_part(unit, request)) is not None
+        claims = self._claims = [(unit, self._request(unit)) for unit in part.units]
+        await self._log.claim([request for _, request in claims])
+        self._claims = [
+            (claimed, request) for unit, request in claims if (claimed := self._claimed_part(unit, request)) is not None
         ]
-        self._units, self._requests = [claimed for claimed, _ in kept], [request for _, request in kept]
-        if self._units != list(part.units):
-            part = BatchPart.of(self._units, part.history)
-        return part, push_body(part.ids, self._content.message, self._content.custom_fields) if kept else None
+        units = [unit for unit, _ in self._claims]
+        if units != list(part.units):
+            part = BatchPart.of(units, part.history)
+        return part, push_body(part.ids, self._content.message, self._content.custom_fields) if units else None
 
     def settle(self, verdict: Verdict) -> None:
-        if len(self._units) > 1:
+        claims, self._claims = self._claims, []
+        if len(claims) > 1:
             verdict = msgspec.structs.replace(verdict, shared=True)
         status = idempotency.status_after(verdict)
-        requests, self._requests = self._requests, []
-        for request, unit in zip(requests, self._units, strict=False):
+        for unit, request in claims:
             if request.done:
                 self._log.settle(request.entry, request.claimed, status)
             else:
