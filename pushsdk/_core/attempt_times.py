@@ -78,7 +78,7 @@ class AttemptTimes:
             share = 2.0 / self.unanswered if self.unanswered > 2 else 1.0
             error = seconds - usual
             if usual:
-                self._deviation += ((error if error > 0.0 else -error) - self._deviation) * DEVIATION_SHARE * share
+                self._deviation += (abs(error) - self._deviation) * DEVIATION_SHARE * share
                 usual += error * MEAN_SHARE * share
             else:
                 usual, self._deviation = seconds or 1e-6, seconds / 2

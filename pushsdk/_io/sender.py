@@ -240,8 +240,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         seconds = evidence.latency
         if evidence.reused and status not in THROTTLES:
             seconds = now - request.flight.started
-        is_accepted = self._end_timing(request, now)
-        self.limiter.release(seconds, ok=is_accepted, now=now)
+        self.limiter.release(seconds, ok=self._end_timing(request, now), now=now)
 
     def _end_timing(self, request: ApiRequest, now: float) -> bool:
         """Measure the attempt, if it is one of a call. Return True if it was answered by a 2xx."""

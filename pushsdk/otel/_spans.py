@@ -211,22 +211,20 @@ class ClientObserver:
 
     def record(self, span: Span | None, attempt: Attempt, failure: Failure | None) -> None:
         """Record the result of an attempt in its span, if the span is recording, and in the metrics."""
-        if span is not None or self.measured:
-            with _GUARD:
-                self._record(span, attempt, failure)
-
-    def _record(self, span: Span | None, attempt: Attempt, failure: Failure | None) -> None:
-        of_span, of_metric = self._result_attributes(attempt.status, attempt.outcome, failure)
-        # The context for the exemplar in the histogram entry.
-        context: Context | None = None
-        if span is not None and span.is_recording():
-            span.set_attributes(of_span)
-            if attempt.outcome is not _ACCEPTED:
-                span.set_status(StatusCode.ERROR)
+        if span is None and not self.measured:
+            return
+        with _GUARD:
+            of_span, of_metric = self._result_attributes(attempt.status, attempt.outcome, failure)
+            # The context for the exemplar in the histogram entry.
+            context: Context | None = None
+            if span is not None and span.is_recording():
+                span.set_attributes(of_span)
+                if attempt.outcome is not _ACCEPTED:
+                    span.set_status(StatusCode.ERROR)
+                if self.measured:
+                    context = trace.set_span_in_context(span)
             if self.measured:
-                context = trace.set_span_in_context(span)
-        if self.measured:
-            self._instruments.duration.record(attempt.seconds, of_metric, context)
+                self._instruments.duration.record(attempt.seconds, of_metric, context)
 
 
 def _result_attributes(
