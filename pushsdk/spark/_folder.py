@@ -1,4 +1,4 @@
-"""The run folder, which driver and executors share: its files, its lock, its manifest, and its report.
+"""The run folder, which driver and executors share: its files, its lock, its manifest, its progress and its report.
 
 The manifest describes the run. It is written once, when the plan is complete, and compared when the run is resumed. It
 holds no ids, texts or keys.
@@ -10,6 +10,8 @@ import os
 import re
 import secrets
 import shutil
+import threading
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +28,9 @@ from pushsdk._core.idempotency import ClaimRecord, digest_of
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._io.files import check_path, is_locked, lock, sync_folder, write_new
+from pushsdk._io.sender import guarded
 from pushsdk._runs.claim_log import close_store, store_failure
+from pushsdk._runs.progress import TICK, OnProgress, Pace
 from pushsdk._runs.report import COLUMNS, BroadcastReport
 from pushsdk._runs.run_file.file import filled_in, run_file_error
 from pushsdk._runs.run_file.journal import Row
@@ -259,6 +263,56 @@ def plant_sentinel(make: ClaimFactory, run: str) -> None:
 def has_sentinel(make: ClaimFactory, run: str) -> bool:
     """Return True if the store has the sentinel for the run. Raises ClaimStoreError."""
     return call_store(make, lambda store: store.get([digest_of(run)])) != [None]
+
+
+# Progress: each task writes its counts beside its outcomes, and the driver reads and adds them.
+
+
+def counted(batches: Iterator[Any], outcomes: str, task: int) -> Iterator[Any]:
+    """Yield a task's outcomes; write their counts twice a second and at the end."""
+    users, due = Counter[str](), 0.0
+
+    def write() -> None:
+        # Spark and Arrow skip a file with such a name. Without it, only on_progress knows less.
+        path = Path(outcomes, f"_counts-{task}")
+        with contextlib.suppress(OSError):
+            path.with_suffix(".new").write_bytes(msgspec.json.encode(users))
+            path.with_suffix(".new").replace(path)
+
+    for batch in batches:
+        yield batch
+        users.update(map(str.lower, batch.column("outcome").to_pylist()))
+        if time.monotonic() >= due:
+            write()
+            due = time.monotonic() + TICK
+    write()
+
+
+@contextlib.contextmanager
+def watched(on_progress: OnProgress, outcomes: Path, planned: int) -> Iterator[None]:
+    """Call ``on_progress`` from a thread twice a second, and at the end, with all tasks' counts."""
+    ended, pace = threading.Event(), Pace(time.monotonic(), planned)
+
+    def report(outcomes: Path) -> None:
+        users = Counter[str]()
+        for path in outcomes.glob("_counts-*[0-9]"):
+            users.update(msgspec.json.decode(path.read_bytes(), type=dict[str, int]))
+        settled = users.total() - users.pop("not_sent", 0)
+        left = planned - settled
+        on_progress(pace.progress(time.monotonic(), stage="sending", planned=planned, **users, not_sent=left))
+
+    def watch() -> None:
+        call, is_last = guarded("on_progress", report), False
+        while not is_last:
+            is_last = ended.wait(TICK)
+            call(outcomes)
+
+    with ThreadPoolExecutor(1, "pushsdk-progress") as thread:
+        thread.submit(watch)
+        try:
+            yield
+        finally:
+            ended.set()
 
 
 class SparkReport(BroadcastReport, frozen=True, kw_only=True):

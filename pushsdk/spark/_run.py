@@ -31,8 +31,16 @@ from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import SendingOptions
 from pushsdk.spark import _preflight as preflight
-from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, SparkReport, has_sentinel, plant_sentinel, uri
-from pushsdk.spark._progress import watched
+from pushsdk.spark._folder import (
+    OWN_CLAIMS,
+    Manifest,
+    RunFolder,
+    SparkReport,
+    has_sentinel,
+    plant_sentinel,
+    uri,
+    watched,
+)
 from pushsdk.spark._tasks import EMPTY, NULL, ChunkPartition, SendPartition, chunk_schema, trouble
 
 if TYPE_CHECKING:

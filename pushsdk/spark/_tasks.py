@@ -15,9 +15,8 @@ from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_of
 from pushsdk._core.errors import ConfigurationError, MessageWarning
 from pushsdk._core.outcome import Guarded
-from pushsdk.spark._folder import RunFolder, has_sentinel
+from pushsdk.spark._folder import RunFolder, counted, has_sentinel
 from pushsdk.spark._preflight import of_task
-from pushsdk.spark._progress import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

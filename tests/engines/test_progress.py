@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pushsdk.spark._progress import counted, watched
+from pushsdk.spark._folder import counted, watched
 
 
 def batch(**users):
