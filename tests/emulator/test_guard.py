@@ -115,6 +115,23 @@ def test_a_named_host_needs_the_emulators_port_unless_it_names_one(port, host, a
 # The token
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /%b HTTP/1.1\r\n" % (b"x" * 100_000),
+        b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: %b\r\n" % (number, b"y" * 100) for number in range(10_000)),
+        b"PUT / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n",
+        b"PUT / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+    ],
+)
+async def test_a_hostile_head_is_refused_without_a_log_line(api, head, caplog):
+    ending = f"Host: {api.host}\r\nConnection: close\r\n\r\n0\r\n\r\n".encode()
+    with suppress(ConnectionError):  # the emulator stops reading
+        assert (await api.bytes(head + ending)).status >= 400
+    assert (await api.get("/health"))["status"] == "ok"
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_a_host_beyond_loopback_requires_the_token(host):
     with pytest.raises(ValueError, match="token"):
