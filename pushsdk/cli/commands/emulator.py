@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
 
 from pushsdk._core.words import count
 from pushsdk._io.files import lock
@@ -33,7 +32,6 @@ from pushsdk.emulator.guard import HOST
 from pushsdk.emulator.server import bind
 
 DEFAULT_PORT = 8080
-Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
 _MAX_BYTES = 64 * 1024
 _LONGEST_LINE = 1000  # characters: at most 4 KiB, which a pipe that select reports takes at once
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -65,9 +63,9 @@ class EmulatorOptions:
     """Refuse fields and values that the interface document does not show."""
     store: Path | None = None
     """Keep requests, with user ids and messages, in this file across restarts."""
-    keep: Annotated[int, Parameter(validator=Number(gte=0))] = 100_000
+    keep: int = 100_000
     """Keep at most this many requests in each inbox."""
-    max_age: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
+    max_age: float | None = None
     """Keep requests for at most this many seconds. [default: no limit]"""
     audience: Path | None = None
     """Run campaign segments on the CSV, Parquet and JSON lines files in this folder."""
@@ -122,7 +120,7 @@ def _option_errors(option: str, advice: str = "") -> Iterator[None]:
 @app.default
 async def emulator(
     *,
-    port: Port | None = None,
+    port: int | None = None,
     options: EmulatorOptions = EmulatorOptions(),
     quiet: Flag = False,
     open_page: Annotated[Flag, Parameter(name="--open")] = False,
@@ -171,7 +169,7 @@ async def emulator(
     "ended it, and prints to stderr what the service accepted.\n\n"
     "Example: pushsdk emulator exec --faults flaky -- python job.py\n\nSee: pushsdk docs emulator",
 )
-async def execute(*command: str, port: Port = 0, options: EmulatorOptions = EmulatorOptions()) -> int:
+async def execute(*command: str, port: int = 0, options: EmulatorOptions = EmulatorOptions()) -> int:
     """Run a command beside the push service.
 
     Args:
