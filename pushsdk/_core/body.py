@@ -54,11 +54,12 @@ def decode_user_ids(ids: EncodedIds) -> list[str]:
     return _decode(b"[%b]" % ids)
 
 
-# Values that are not ids, and the fix: numbers and UUIDs, rows, requests.
-_FIXES: tuple[tuple[Callable[[object], bool], str], ...] = (
+# Values that are not ids, and the fix: numbers and UUIDs, requests, rows.
+_FIXES: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (lambda value: isinstance(value, bool), ""),
     (lambda value: hasattr(value, "__index__") or type(value).__name__ == "UUID", ": pass str(id)"),
+    (lambda value: hasattr(value, "user_ids") or (isinstance(value, dict) and "message" in value), ": use send_each"),
     (lambda value: hasattr(value, "keys") or isinstance(value, (list, tuple)), ": pass row[0] or row['user_id']"),
-    (lambda value: hasattr(value, "user_ids"), ": use send_each"),
 )
 
 

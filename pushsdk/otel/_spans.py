@@ -82,6 +82,13 @@ class _Work:
             self._span.end()
 
 
+def _span_context(context: Context | None) -> trace.SpanContext:
+    """Return the current span's context, or an invalid one: a span of the application's own class may raise."""
+    with _GUARD:
+        return trace.get_current_span(context).get_span_context() or trace.INVALID_SPAN_CONTEXT
+    return trace.INVALID_SPAN_CONTEXT
+
+
 def caller_contexts(calls: Sequence[Call]) -> tuple[Context, list[Link], int]:
     """Return the parent context, links to the callers' sampled spans, and the number of links over ``MAX_LINKS``.
 
@@ -95,7 +102,7 @@ def caller_contexts(calls: Sequence[Call]) -> tuple[Context, list[Link], int]:
         # Calls from one task, and from the tasks it started, share a context.
         if context is not last:
             last = context
-            span_context = trace.get_current_span(context).get_span_context()
+            span_context = _span_context(context)
             if span_context.trace_flags.sampled and span_context.is_valid:
                 contexts.setdefault((span_context.trace_id, span_context.span_id), (context, span_context))
     first: Context = next(iter(contexts.values()))[0] if contexts else calls[0].caller[1]
@@ -173,7 +180,7 @@ class ClientObserver:
             return False
         # Under a sampled span, even from another process, the trace would have a hole.
         context = _current()
-        return not context or not trace.get_current_span(context).get_span_context().trace_flags.sampled
+        return not context or not _span_context(context).trace_flags.sampled
 
     def start_attempt(self, operation: Operation, users: int, resends: int, started: int | None = None) -> Span:
         """Start the span for an attempt, which began at ``started``, in nanoseconds since the epoch, or begins now."""
@@ -207,7 +214,7 @@ class ClientObserver:
         """Start a span. If the provider raises, return a span that records nothing and continues the caller's trace."""
         with _GUARD:
             return self._tracer.start_span(name, context, **options)
-        return NonRecordingSpan(trace.get_current_span(context).get_span_context())
+        return NonRecordingSpan(_span_context(context))
 
     def record(self, span: Span | None, attempt: Attempt, failure: Failure | None) -> None:
         """Record the result of an attempt in its span, if the span is recording, and in the metrics."""

@@ -162,7 +162,8 @@ def test_a_variable_names_a_store_on_a_server(command, monkeypatch, objects_url)
 @pytest.mark.parametrize(
     ("address", "code", "text"),
     [
-        ("sqlite:/no/store", 2, "/no/store: no such claim store"),
+        ("sqlite:/no/store", 2, "no claims are kept at sqlite:/no/store; use sqlite:PATH"),
+        ("memory:", 2, "no claims are kept at memory:; use sqlite:PATH"),
         (
             "mysql://me:s3cret@host",
             2,

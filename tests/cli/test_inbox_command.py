@@ -42,6 +42,8 @@ def test_the_settings_name_the_emulator_if_they_are_of_this_machine_and_else_the
         monkeypatch.setenv("PUSHSDK_BASE_URL", "http://127.0.0.1:9/api")
         refused = "pushsdk: http://127.0.0.1:9 can't be reached: [Errno 111] Connection refused\n"
         assert [command("emulator", name).err for name in ("requests", "reset")] == [refused] * 2
+        monkeypatch.setenv("PUSHSDK_BASE_URL", "http://[::1")
+        assert command("emulator requests").out.endswith("push 204 ann Hello\n")
 
 
 def test_each_request_is_printed_when_it_comes(command, service):

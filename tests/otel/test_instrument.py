@@ -3,13 +3,13 @@
 import logging
 
 import pytest
-from opentelemetry import baggage, context
+from opentelemetry import baggage, context, trace
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.sdk.metrics import Histogram
 from opentelemetry.sdk.trace import Span, SpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
-from opentelemetry.trace import NoOpTracerProvider
+from opentelemetry.trace import NonRecordingSpan, NoOpTracerProvider
 from support.fake_service import MESSAGE, FakeService, answer, outcome_of, start
 from support.programs import run_program
 from support.telemetry import Telemetry, sent, watched
@@ -161,6 +161,7 @@ BREAKS = {
     "attributes": (Span, "set_attributes"),
     "the start of a span": (SpanProcessor, "on_start"),
     "the end of a span": (SpanProcessor, "on_end"),
+    "the caller's span": (NonRecordingSpan, "get_span_context"),
 }
 
 
@@ -183,8 +184,10 @@ async def test_what_a_provider_raises_changes_nothing_and_is_logged_by_its_type(
     service = FakeService(then=lambda request: answer(404 if len(request.users) > 1 else 200))
     async with watched(telemetry, service, api_key=lambda: "secret-key", sample_accepted=share) as client:
         monkeypatch.setattr(*BREAKS[name], raises)
+        token = context.attach(trace.set_span_in_context(NonRecordingSpan(trace.INVALID_SPAN_CONTEXT)))
         with caplog.at_level(logging.ERROR):
             outcomes = await every_kind(client)
+        context.detach(token)
     assert outcomes == ["Receipt", "RejectedError", "RejectedError", "UnexpectedResponseError", "BroadcastReport"]
     assert "OpenTelemetry raised BrokenError; the send continues" in caplog.text
     assert "secret text" not in caplog.text

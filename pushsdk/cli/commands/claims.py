@@ -56,9 +56,9 @@ class StoreOptions:
     def open(self) -> ClaimStore:
         """Return the store. Raises a usage error for an unknown kind or a missing file."""
         kind, _, path = self.claims.partition(":")
-        # A typing error would make an empty store, in which nothing is claimed.
-        if kind == "sqlite" and not Path(path).exists():
-            raise usage_error(f"{path}: no such claim store")
+        # Memory and a typing error would be an empty store, in which nothing is claimed.
+        if kind == "memory" or (kind == "sqlite" and not Path(path).exists()):
+            raise usage_error(f"no claims are kept at {self.claims}; use {_LOCATIONS}")
         names = {"RedisClaims": {"prefix": self.prefix}, "PostgresClaims": {"table": self.table}}
         try:
             return store_at(self.claims, **names.get(SERVERS.get(kind, ""), {}))

@@ -3,7 +3,7 @@
 import itertools
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Annotated, Any
@@ -58,7 +58,9 @@ def reset() -> int:
 def _settings() -> Mapping[str, Any]:
     """Return the settings if their base_url is on this machine, or if no emulator runs; else those of the emulator."""
     named, file = find({}).get("base_url"), emulator_file()
-    is_here = named is not None and is_loopback(urlsplit(str(named.value)).hostname or "")
+    is_here = False
+    with suppress(ValueError):  # resolve refuses a URL that can't be split
+        is_here = named is not None and is_loopback(urlsplit(str(named.value)).hostname or "")
     return resolve({"profile": EMULATOR} if file and is_locked(file) and not is_here else {})
 
 
