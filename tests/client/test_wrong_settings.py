@@ -154,6 +154,8 @@ async def test_a_timedelta_is_taken_for_seconds():
         ),
         (lambda c: c.send([uuid4()], MESSAGE), r"^user_ids\[0\]: expected a str, got UUID: pass str\(id\)$"),
         (lambda c: c.broadcast([{"id": "u"}], MESSAGE), r"^user id number 1: .*, got dict: pass row\[0\] or row"),
+        (lambda c: c.broadcast([{"userIds": ["u"], "message": MESSAGE}], MESSAGE), "got dict: use send_each$"),
+        (lambda c: c.send([True], MESSAGE), "expected a str, got bool$"),
         (lambda c: c.broadcast([b"u"], MESSAGE), "^user id number 1: expected a str, got bytes$"),
         (lambda c: c.send_each([{"user_ids": ["u"]}]), r"^request number 1: \$.user_ids: .*did you mean userIds\?$"),
         (
