@@ -771,6 +771,12 @@ RUNS = [
         "tests/runs/test_folder.py::test_a_file_that_is_missing_is_not_made_again",
     ),
     Bug(
+        "the copy of a run file in a folder is sent, too",
+        "_runs.folder:_planned_files",
+        "return sorted(run.glob('*-of-*.run'))",
+        "tests/runs/test_folder.py::test_a_copy_of_a_run_file_is_no_part_of_a_folder",
+    ),
+    Bug(
         "parts of an audience overlap",
         "_audience.audience:_part",
         "yield from batches",

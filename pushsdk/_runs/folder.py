@@ -5,6 +5,7 @@ import re
 import time
 from contextlib import closing
 from itertools import islice
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import msgspec
@@ -16,13 +17,14 @@ from pushsdk._runs.run_file.journal import Journal
 
 PLAN = "plan"  # the run file that is split, and not sent
 _NAMES = "{}-of-{}.run"
+_numbers_in = re.compile(_NAMES.format("([0-9]+)", "([0-9]+)").replace(".", r"\.")).fullmatch
 _CHUNKS = 1000  # in one transaction
 
 
 def run_files(run: Path) -> list[Path]:
     """Return the files to read for a run: the path itself, a folder's run files, or its plan while they are made.
 
-    Raises RunFileError for a folder that lacks some run files.
+    Raises RunPlanError for a folder that lacks some run files, or has two for the same users.
     """
     if not os.path.isdir(run):  # raises nothing, whatever the path
         return [run]
@@ -32,14 +34,31 @@ def run_files(run: Path) -> list[Path]:
             if journal.notes.ended is None:
                 return [run / PLAN]  # nothing was sent
             parts = journal.header.parts
-    files = sorted(run.glob(_NAMES.format("*", "*")))
-    parts = max([parts, *map(int, re.findall(r"-of-(\d+)\.run", " ".join([file.name for file in files])))])
-    if len(files) < parts:
-        why = (
-            f"it has {len(files)} of {parts} run files: restore the others; another run would push again to their users"
-        )
+    return _planned_files(run, parts) if parts else _unplanned_files(run)
+
+
+def _planned_files(run: Path, parts: int) -> list[Path]:
+    files = _files(run, parts)
+    _check_whole(run, sum(map(os.path.exists, files)), parts)
+    return files
+
+
+def _unplanned_files(run: Path) -> list[Path]:
+    """Return the run files that were made one by one: their names tell that each has other users."""
+    names = filter(None, map(_numbers_in, map(attrgetter("name"), run.glob(_NAMES.format("*", "*")))))
+    files = sorted([(int(name[1]), int(name[2]), run / name[0]) for name in names])
+    parts = max(map(itemgetter(1), files), default=0)
+    _check_whole(run, len(files), parts)
+    if [numbers for *numbers, _ in files] != [[number, parts] for number in range(parts)]:
+        why = f"it has other run files than 0-of-{parts}.run to {parts - 1}-of-{parts}.run: move those away"
         raise run_file_error(run, why, kind=RunPlanError)
-    return files or [run]
+    return [file for _, _, file in files] or [run]
+
+
+def _check_whole(run: Path, number: int, parts: int) -> None:
+    if number < parts:
+        why = f"it has {number} of {parts} run files: restore the others; another run would push again to their users"
+        raise run_file_error(run, why, kind=RunPlanError)
 
 
 def check_plan(run: Path) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import os
+from shutil import copyfile
 
 import pytest
 from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of
@@ -132,6 +133,34 @@ async def test_a_file_that_is_missing_is_not_made_again(tmp_path):
         with pytest.raises(RunPlanError, match="it has 2 of 3 run files: restore the others"):
             read_report(tmp_path)
         await plan(tmp_path)
+
+
+@virtual
+async def test_a_copy_of_a_run_file_is_no_part_of_a_folder(tmp_path):
+    await plan(tmp_path)
+    for name in ("001-of-003 (copy).run", "01-of-003.run", "001-of-004.run", "1-of-x.run"):
+        copyfile(tmp_path / "001-of-003.run", tmp_path / name)
+    assert read_report(tmp_path).planned == 10
+    (tmp_path / "001-of-003.run").unlink()
+    with pytest.raises(RunPlanError, match="2 of 3"):
+        read_report(tmp_path)
+
+
+@pytest.mark.parametrize("copy", ["01-of-3.run", "3-of-3.run", "1-of-2.run"])
+@virtual
+async def test_files_made_one_by_one_are_each_needed_once(tmp_path, copy):
+    async with client_of(FakeService()) as client:
+        for number in range(3):
+            await client.broadcast(USERS[number::3], MESSAGE, run=tmp_path / f"{number}-of-3.run")
+    copyfile(tmp_path / "1-of-3.run", tmp_path / "1-of-3 (copy).run")
+    assert read_report(tmp_path).planned == 10
+    copyfile(tmp_path / "1-of-3.run", tmp_path / copy)
+    with pytest.raises(RunPlanError, match="other run files than 0-of-3"):
+        read_report(tmp_path)
+    (tmp_path / copy).rename(tmp_path / "1-of-3.run")
+    (tmp_path / "0-of-3.run").unlink()
+    with pytest.raises(RunPlanError, match="2 of 3"):
+        read_report(tmp_path)
 
 
 @virtual
