@@ -20,7 +20,7 @@ from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
 from pushsdk.emulator.faults import preset
 from pushsdk.emulator.server import Accepted, Shift
 from pushsdk.emulator.store.records import Delivered, RequestSummary
-from pushsdk.emulator.store.search import parse
+from pushsdk.emulator.store.search import misread, parse
 
 T = TypeVar("T")
 __tracebackhide__ = True  # by pytest: a failure shows the test's line
@@ -276,7 +276,7 @@ class PushInbox(Accepted):
         """Block until ``count`` requests match: to this user, and to this search line of the inbox page.
 
         Only accepted requests match, unless the search has ``is:refused``, ``is:failed`` or a status. A ``condition``
-        replaces the count: it is called after every inbox change until it returns true. Returns the accepted
+        replaces the count: it is called every few milliseconds until it returns true. Returns the accepted
         matches; fails after ``timeout`` seconds. In an event loop use `until`, as this method blocks the loop.
         """
         line = _line(user_id, search)
@@ -351,22 +351,26 @@ class PushInbox(Accepted):
         return sorted(pushes, key=lambda push: push.id)
 
     def _looks(self, line: str, count: int, condition: Callable[[], object] | None, timeout: float) -> Iterator[None]:
-        """Look after each inbox change, until enough requests match or the condition is true; yield between looks."""
+        """Look until enough requests match or the condition is true, once more at the end; yield between looks."""
         check("count", count, Count, ValueError)
         check("condition", condition, Callable[[], object] | None, ValueError)
         check("timeout", timeout, Delay, ValueError)
         look = condition or (lambda: len(self._inbox.requests(line)) >= count)
         end, seen = time.monotonic() + timeout, -1
         while True:
-            changes = self._inbox.changes
-            if changes != seen and look():
+            is_last, changes = time.monotonic() >= end, self._inbox.changes
+            # Requests match anew only after a change; a condition may look at anything.
+            if (condition or changes != seen) and look():
                 return
             seen = changes
-            if time.monotonic() >= end:
-                matches = len(self._inbox.requests(line)) or "none"
-                what = f"{counted(count, 'request')} that the search `{line}` finds, got {matches}"
-                self._fail(f"Waited {timeout:g} s for {what if condition is None else 'the condition'}.")
+            if is_last:
+                what = "the condition" if condition else self._missing(line, count)
+                self._fail(f"Waited {timeout:g} s for {what}.")
             yield
+
+    def _missing(self, line: str, count: int) -> str:
+        matches = len(self._inbox.requests(line)) or "none"
+        return f"{counted(count, 'request')} that the search `{line}` finds, got {matches}"
 
     def _fail(self, *problem: str) -> None:
         raise AssertionError("\n".join((*problem, "", self._summarize(None))))
@@ -382,6 +386,9 @@ class PushInbox(Accepted):
 def _line(user_id: str | None, search: str) -> str:
     """Return the search line that finds these requests."""
     wanted = parse(search)
+    if term := misread(search):
+        use = 'for example is:refused, status:429, status:4xx, group:1 or title:"two words"'
+        raise ValueError(f"search: there is no {term}: use {use}")
     if wanted.partial:
         raise ValueError("search: a term needs a value, for example status:429, and a line has at most 50 terms")
     terms = [search] if search else []

@@ -134,9 +134,15 @@ def test_wait_for_blocks_until_requests_match(inbox, send, wish):
     sending.join()
 
 
-def test_wait_for_refuses_a_term_without_a_value(inbox):
-    with pytest.raises(ValueError, match="search: a term needs a value"):
-        inbox.wait_for(search="user: hello", timeout=0)
+def test_a_condition_needs_no_change_in_the_inbox(inbox):
+    looks = iter([False, False, True])
+    inbox.wait_for(condition=lambda: next(looks), timeout=LONG)
+
+
+@pytest.mark.parametrize("search", ["user: hello", "is:refusd", "Status:42", "a group:x", 'title:"a b', '"a\\"'])
+def test_wait_for_refuses_a_search_that_finds_something_else(inbox, search):
+    with pytest.raises(ValueError, match=r"search: (a term needs a value|there is no )"):
+        inbox.wait_for(search=search)
 
 
 def test_a_fault_behind_another_one_says_why_it_never_fired(inbox, send):

@@ -64,6 +64,17 @@ def parse(line: str) -> Search:
     return Search(condition=sql, values=values, users=tuple(users), partial=partial, names_fate=names_fate)
 
 
+def misread(line: str) -> str | None:
+    """Return the first term that counts as a word for its value, or whose quote is not closed; else None."""
+    return next((term[0] for term in _TERM.finditer(line) if _is_misread(term)), None)
+
+
+def _is_misread(term: re.Match[str]) -> bool:
+    value, reader = _value(term), _READERS.get((term[1] or "").lower())
+    is_unclosed = term[2] is not None and term.end() == term.end(2)
+    return is_unclosed or (reader is not None and value != "" and reader(value, term) is None)
+
+
 class _Condition(Struct, frozen=True):
     """The condition for a term and its values; the conditions with the same subject are alternatives."""
 
