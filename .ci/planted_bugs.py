@@ -1021,7 +1021,7 @@ AUDIENCES = [
         "an opt-out file whose export failed excludes nobody, and all are pushed to",
         "_audience.text_files:TextFiles.check_filled",
         "return None",
-        "tests/audience/test_exclude.py::test_a_file_without_a_byte_is_refused_when_it_is_read",
+        "tests/audience/test_exclude.py::test_files_without_a_byte_are_refused_when_they_are_read",
     ),
     Bug(
         "a run's name lacks its date, so each later night pushes to nobody",

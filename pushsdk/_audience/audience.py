@@ -181,7 +181,7 @@ class Audience(BatchSource):
         """Return these users without others: those in files, in audiences or in lists. Ids are compared as texts.
 
         ``primary_key`` names the id column in the files. To leave out an earlier run's users, pass
-        ``read_report("spring.run").pushed()``. Raises as ``read`` does, and when it is read for a file of 0 bytes.
+        ``read_report("spring.run").pushed()``. Raises as ``read`` does, and when read if all files have 0 bytes.
         """
         audience = copy.copy(self)
         others = [_audience_of(each, primary_key) for each in users]

@@ -4,6 +4,7 @@ DuckDB is not strict enough for ids: if two columns have the key's name it takes
 bare text passes for an id, and a header that spans lines can cost the first row.
 """
 
+import codecs
 import importlib.util
 import itertools
 import re
@@ -94,11 +95,14 @@ class TextFiles:
         return list_files(self._name).description(self._key) if self.is_file else printable(self._name)
 
     def check_filled(self) -> None:
-        """Raise ValidationError for a file without a byte, the usual result of an export that failed."""
-        if self.is_file and 0 in [size for size, _ in list_files(self._name).stamps]:
+        """Raise ValidationError for files without a byte, the usual result of an export that failed.
+
+        Some empty files among others are fine: programs that write in parts leave such.
+        """
+        if self.is_file and all(file.read(4) in (b"", codecs.BOM_UTF8) for _, file in self._files()):
             raise ValidationError(
-                f"{printable(self._name)}: an empty file excludes nobody: did its export fail? If nobody is to be "
-                "excluded, a header or a blank line is enough"
+                f"{printable(self._name)} is empty and excludes nobody: did its export fail? Export it again, or if "
+                "nobody is to be excluded, write a header or a blank line"
             )
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:

@@ -125,7 +125,7 @@ WRONG = [
     ),
     (
         "broadcast ids.txt --title x --run a.run --exclude zero.csv --dry-run",
-        "/zero.csv: an empty file excludes nobody: did its export fail?",
+        "/zero.csv is empty and excludes nobody: did its export fail?",
     ),
     # Claims
     (f"claims release {JOB} --older-than 1h --claims sqlite:c", "pass either jobs, --key or --older-than"),
