@@ -120,8 +120,10 @@ def lacks_value(text: str) -> bool:
 
 
 def is_filled(run: str) -> bool:
-    """Return False for a run's name such as ``daily-{date}``, ``daily-$(date)`` or ``<class 'date'>``."""
-    return not re.search("[{}<>$%]", run)
+    """Return False for a run's name such as ``daily-{date}``, ``daily-$(date)``, ``%Y`` or ``<class 'date'>``."""
+    return not re.search(
+        r"\{[^{}]*\}|\$[A-Za-z_{(]|%[aAbBcdDeFGhHIjklmMpPrRsSTuUVwWxXyYzZ]|<(class|function|built-in) ", run
+    )
 
 
 def damage_text(damages: Mapping[str, int], place: str = "") -> Advice:

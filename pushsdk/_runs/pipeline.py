@@ -26,7 +26,7 @@ from pushsdk._io.sender import guarded
 from pushsdk._runs.log import RunFileLog
 from pushsdk._runs.plan import ChunkRequest, Notes, StopCause, StopReason, UserRange
 from pushsdk._runs.progress import OnProgress, Pace
-from pushsdk._runs.run_file.file import run_path
+from pushsdk._runs.run_file.file import filled_in, run_path
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
 from pushsdk._runs.sender import ChunkSender
 
@@ -57,7 +57,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def __post_init__(self) -> None:
         if self.run is not None:
-            msgspec.structs.force_setattr(self, "path", run_path(self.run))
+            msgspec.structs.force_setattr(self, "path", filled_in(run_path(self.run)))
         check_values(msgspec.structs.asdict(self), RunSettings)
         if self.on_progress is not None:
             msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))

@@ -33,7 +33,7 @@ class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["broadcast", "each"]
     base_url: str
     message: bytes | None = None
-    """The message as JSON; None if each chunk has its own."""
+    """The message as JSON; None if the chunks have different ones."""
     custom_fields: bytes | None = None
     source: str = ""
     """A description of the user id source."""

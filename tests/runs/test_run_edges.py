@@ -325,3 +325,19 @@ def test_without_flock_no_lock_is_seen(tmp_path, monkeypatch):
     journal.seal(duplicates=0)
     assert not read_report(tmp_path / "run").in_use
     journal.close()
+
+
+@pytest.mark.parametrize("new", ["{}", "$DAY", "${DAY}", "$(date)", "%F", "<class 'a'>", "<function a", "{day}/a"])
+@virtual
+async def test_only_a_new_run_needs_a_name_without_a_placeholder(tmp_path, new):
+    path, service = tmp_path / new, FakeService()
+    async with client_of(service, batching=SMALL) as client:
+        with pytest.raises(RunFileError, match="placeholder instead"):
+            await client.broadcast(users(8), MESSAGE, run=path)
+        with pytest.raises(RunFileError, match="No such file"):
+            read_report(path)
+        path.parent.mkdir(exist_ok=True)
+        await client.broadcast(users(8), MESSAGE, run=tmp_path / "50% $5 a<b> c}", limit=4)
+        path = (tmp_path / "50% $5 a<b> c}").rename(path)
+        await client.broadcast(users(8), MESSAGE, run=path, limit=1)
+        assert (await client.resume(path)).accepted == read_report(path).accepted == 8

@@ -68,13 +68,14 @@ def run_file_error(
 
 
 def run_path(run: object) -> Path:
-    """Return a run's absolute path. Raises ConfigurationError, and RunFileError for a name whose value is missing."""
-    return filled_in(Path(os.path.abspath(check_path("run", run, "spring.run"))))
+    """Return a run's absolute path. Raises ConfigurationError."""
+    return Path(os.path.abspath(check_path("run", run, "spring.run")))
 
 
 def filled_in(path: Path) -> Path:
-    """Return the path. Raise RunFileError for a name whose value is missing: each night would have the same run."""
-    if not is_filled(path.name):
+    """Return an absolute path. Raise RunFileError for a new name whose value is missing: nights would share a run."""
+    there = next(filter(os.path.lexists, (path, *path.parents)), "")
+    if not is_filled(str(path).removeprefix(str(there))):
         raise run_file_error(path, "the name has a placeholder instead of its value", "; with today's date: {new_run}")
     return path
 

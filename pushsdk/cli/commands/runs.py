@@ -33,7 +33,7 @@ from pushsdk._runs.folder import PLAN, check_plan, run_files
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.planner import Planner
 from pushsdk._runs.report import write_rows
-from pushsdk._runs.run_file.file import run_path
+from pushsdk._runs.run_file.file import filled_in, run_path
 from pushsdk._runs.run_file.journal import Journal, ask_to_stop
 from pushsdk.cli.commands.message import draw, previews
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
@@ -47,10 +47,8 @@ from pushsdk.cli.terminal import duration, print_json, say, warn
 
 
 def _run_of(_: object, given: Sequence[Token]) -> Path:
-    """Return the path with today's date, which is local, as cron's times are. Raises RunFileError."""
-    run = Path(given[0].value.replace("{date}", time.strftime("%Y-%m-%d")))
-    run_path(run)  # here for a folder, whose run files have other names
-    return run
+    """Return the path with today's date, which is local, as cron's times are."""
+    return Path(given[0].value.replace("{date}", time.strftime("%Y-%m-%d")))
 
 
 RunPath = Annotated[Path, Parameter(converter=_run_of)]
@@ -307,6 +305,7 @@ def broadcast(
     Args:
         run: Record the run in this file, which holds user ids and is readable by you only; {date} is today's date.
     """
+    filled_in(run_path(run))  # before the question, and before a folder is made
     settings = service.settings(dry_run=dry_run)
     message, fields = content.read()
     audience, distinct, into = content.users(source), not content.no_dedupe, content.into
