@@ -78,20 +78,27 @@ def test_files_of_the_known_kinds_are_tables_named_after_their_stems(tmp_path):
 
 
 def test_only_a_link_within_the_folder_is_a_table(tmp_path):
-    inside = tmp_path / "inside"
+    inside = tmp_path / "in\u3000side\n"
     inside.mkdir()
     outside = made(tmp_path, "users.csv")
     (inside / "same.csv").symlink_to(made(inside, "users.csv"))
     (inside / "out.csv").symlink_to(outside)
     (inside / "broken.csv").symlink_to("nowhere.csv")
-    made(inside, os.fsdecode(b"\xff.csv"))
-    assert names_of(Tables(inside)) == ["same", "users"]
+    made(inside, "a\xa0.csv")
+    assert names_of(Tables(inside)) == ["a\xa0", "same", "users"]
     assert len(rows_of(inside, "FROM same")) == 2
 
 
-def test_two_files_of_one_name_are_refused(folder):
-    made(folder, "Users.csv")
-    with pytest.raises(SegmentError, match=r"users\.\w+ would both be the table \w+: rename one of them$"):
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Users.csv", r"users\.\w+ would both be the table \w+: rename one of them$"),
+        (os.fsdecode(b"\xff.csv"), r"udcff\.csv. is not UTF-8: rename the file"),
+    ],
+)
+def test_a_folder_with_an_unusable_file_name_is_refused(folder, name, text):
+    made(folder, name)
+    with pytest.raises(SegmentError, match=text):
         Tables(folder)
 
 

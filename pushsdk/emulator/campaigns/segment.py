@@ -109,7 +109,8 @@ def read_rows(path: Path) -> Iterator[list[Row]]:
 class Tables:
     """The CSV, TSV, Parquet and JSON lines files in a folder; a table's name is the file's stem.
 
-    Each query reads the folder again. Raises `SegmentError` if the folder can't be read or two files share a name.
+    Each query reads the folder again. Raises `SegmentError` if the folder can't be read, two files share a name, or a
+    path is not UTF-8.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -119,12 +120,13 @@ class Tables:
     def find(self) -> list[Table]:
         """Return the tables, sorted by name. Opens no file.
 
-        Files in subfolders, hidden files, symbolic links out of the folder and unprintable names are not tables.
+        Files in subfolders, hidden files and symbolic links out of the folder are not tables.
         """
         tables: dict[str, Table] = {}
         for path, real in self._files():
-            if not f"{path}{real}".isprintable():
-                continue
+            if re.search("[\ud800-\udfff]", f"{path}{real}"):  # which JSON can't hold
+                name = printable(ascii(path.name))
+                raise SegmentError(f"the path of {name} is not UTF-8: rename the file or its folder")
             table = Table(path.stem, str(real), path.suffix.lower())
             if other := tables.get(table.name.lower()):  # DuckDB ignores case
                 names = f"{printable(Path(other.path).name)} and {printable(path.name)}"
