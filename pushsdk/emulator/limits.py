@@ -100,7 +100,7 @@ class Limiter:
         wait = self._take_token(now)
         if wait > 0:
             # RFC 9110, 10.2.3: whole seconds. For a tiny rate the wait is endless.
-            delay = math.ceil(min(_DAY, wait if limits.retry_after is None else limits.retry_after))
+            delay = math.ceil(min(_DAY, wait) if limits.retry_after is None else limits.retry_after)
             error = f"over the rate of {limits.rate:g} requests a second: try again in {delay} s"
             raise Refused(limits.statuses.rate, error, {"Retry-After": str(delay)})
 

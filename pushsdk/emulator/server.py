@@ -31,7 +31,7 @@ from pushsdk.emulator.store.search import parse
 from pushsdk.emulator.web import Pages
 
 Shift: TypeAlias = Annotated[float, Rule("a number of seconds", lambda number: -1e9 <= number <= 1e9)]
-_ApiKey: TypeAlias = Annotated[
+HeaderText: TypeAlias = Annotated[
     str, Rule("1 to 4096 visible ASCII characters, or left out", re.compile("[!-~]{1,4096}").fullmatch)
 ]
 _HostName: TypeAlias = Annotated[str, Rule("a name with an optional port, for example push.test:8080", is_host)]
@@ -261,9 +261,9 @@ class Emulator(Accepted):
         check("store", store, str | Path | None, ValueError)
         check("keep", keep, CountOrZero, ValueError)
         check("max_age", max_age, Delay | None, ValueError)
-        check("token", token, _ApiKey | None, ValueError)
+        check("token", token, HeaderText | None, ValueError)
         check("log", log, Callable[[str], object] | None, ValueError)
-        check("api_key", api_key, _ApiKey | None, ValueError)
+        check("api_key", api_key, HeaderText | None, ValueError)
         check("hosts", hosts, Sequence[_HostName], ValueError)
         if host not in {HOST, "localhost", "::1"} and not token:
             raise ValueError(f"host {host} admits other machines: pass token= for them, in the shell --token-file FILE")

@@ -68,6 +68,7 @@ def test_the_limits_are_tried_in_the_order_of_their_statuses_and_each_request_ta
         ({"rate": 1}, [10, 5, 10, 11], [None, "1", "1", None]),
         ({"rate": 1, "retry_after": 1.2}, [0, 0], [None, "2"]),
         ({"rate": 1, "retry_after": 0}, [0, 0], [None, "0"]),
+        ({"rate": 1, "retry_after": 1e5}, [0, 0], [None, "100000"]),
         ({"rate": 5e-324}, [0, 0], [None, "86400"]),
     ],
 )

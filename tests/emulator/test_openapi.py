@@ -49,6 +49,7 @@ def test_each_route_is_in_the_document_and_is_found_by_its_path():
         body = route.kinds.get("body")
         schema = {"schema": {"$ref": f"#/components/schemas/{body and body.__name__}"}}
         assert operation.get("requestBody", {}).get("content") == (body and {"application/json": schema})
+        assert operation.get("security") == ([] if route.open else None)
         assert list(operation["responses"]) == ["200", "default"]
         match, values = find(re.sub(r"\{\w+\}", "a%2Fb%25", path))[route.method]
         assert (match, values) == (route, dict.fromkeys(names, "a/b%"))

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import App, Parameter
 
+from pushsdk._core.kinds import check
 from pushsdk._core.words import count
 from pushsdk._io.files import lock
 from pushsdk.cli.exit import CommandError, Exit, usage_error
@@ -29,7 +30,7 @@ from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError
 from pushsdk.emulator.campaigns.segment import segment_available
 from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.guard import HOST
-from pushsdk.emulator.server import bind
+from pushsdk.emulator.server import HeaderText, bind
 
 DEFAULT_PORT = 8080
 _MAX_BYTES = 64 * 1024
@@ -83,8 +84,7 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
     if options.faults in PRESETS:
         faults += PRESETS[options.faults].faults
     elif options.faults is not None:
-        advice = f"; give a JSON file, or a preset: {', '.join(PRESETS)}"
-        with _option_errors(f"--faults {options.faults}", advice):
+        with _option_errors(f"--faults {options.faults}", f"not a preset ({', '.join(PRESETS)}), and as a file: "):
             faults += decoded(Path(options.faults).read_bytes(), list[Fault])
             Rules(faults)
     with _option_errors("emulator"):
@@ -103,18 +103,20 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
 def read_token(file: Path) -> str:
     """Return the token in a file, without the line end after it."""
     with _option_errors(f"--token-file {file}"), file.open("rb") as opened:
-        return opened.read(_MAX_BYTES).removeprefix(codecs.BOM_UTF8).decode("ascii", "replace").strip()
+        token = opened.read(_MAX_BYTES).removeprefix(codecs.BOM_UTF8).decode("ascii", "replace").strip()
+        check("token", token, HeaderText, ValueError)
+        return token
 
 
 @contextmanager
 def _option_errors(option: str, advice: str = "") -> Iterator[None]:
-    """Name the option in errors; ``advice`` is added if the file can't be read."""
+    """Name the option in errors; ``advice`` follows it if the file can't be read."""
     try:
         yield
     except ValueError as error:
         raise usage_error(f"{option}: {error}") from None
     except OSError as error:
-        raise usage_error(f"{option}: {error.strerror}{advice}") from None
+        raise usage_error(f"{option}: {advice}{error.strerror}") from None
 
 
 @app.default

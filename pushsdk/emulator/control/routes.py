@@ -222,6 +222,8 @@ def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str
         "200": {"description": summary, "content": stream if response is None else _json(response)},
         "default": {"description": "error", "content": _json(schemas[Error])},
     }
+    if route.open:
+        operation["security"] = []
     if "body" in route.kinds:
         operation["requestBody"] = {"required": True, "content": _json(schemas[route.kinds["body"]])}
     return operation
