@@ -87,29 +87,33 @@ def _command_of(words: Sequence[str]) -> Callable[[], Any]:
     except CycloptsError as error:
         worded = _USAGE_ERRORS.get(type(error).__name__, _as_it_is)(error)
         raise usage_error(str(worded).replace(_DASH, "-")) from None
-    bound.arguments.update({name: _with_dashes(value) for name, value in bound.arguments.items()})
     if words[:1] == ["send"] and "users" in bound.arguments:  # not --help
-        _check_order(bound.arguments["users"], options[1:], words[end + 1 :])
+        bound.arguments["users"] = _checked_users(bound.arguments["users"], options[1:], words[end + 1 :])
+    bound.arguments.update({name: _with_dashes(value) for name, value in bound.arguments.items()})
     return partial(command, *bound.args, **bound.kwargs)
 
 
 def _with_dashes(value: Any) -> Any:
     """Return an argument as it was typed."""
-    if isinstance(value, tuple):
-        return tuple(map(_with_dashes, value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_with_dashes, value))
     if is_dataclass(value):
         return replace(value, **{name: _with_dashes(each) for name, each in vars(value).items()})  # type: ignore[type-var]
     return type(value)("-") if str(value) == _DASH else value
 
 
-def _check_order(users: Sequence[str], options: Sequence[str], last: Sequence[str]) -> None:
-    """Raise a usage error for a user id after an option: it may be the rest of a text, which would get a push."""
+def _checked_users(users: Sequence[str], options: Sequence[str], last: Sequence[str]) -> Sequence[str]:
+    """Return the users with ``@-`` for a lone dash, which is an id only after ``--``.
+
+    Raises a usage error for a user id after an option: it may be the rest of a text, which would get a push.
+    """
     first = [*takewhile(lambda word: not word.startswith("-"), options)]
     if len(users) > len(first) + len(last):
         raise usage_error(
-            f"send: {users[len(first)]!r} follows an option: write user ids before the options, or after --; and a "
-            "text with spaces in quotation marks"
+            f"send: {_with_dashes(users[len(first)])!r} follows an option: write user ids before the options, or after "
+            "--; and a text with spaces in quotation marks"
         )
+    return ["@-" if user == _DASH else user for user in users]
 
 
 def _unexpected_argument(error: "UnusedCliTokensError") -> CommandError:

@@ -192,7 +192,7 @@ def read_ids(words: Sequence[str], most: int) -> list[str]:
     """
     ids = list[str]()
     for word in words:
-        is_file = word == "-" or (word.startswith("@") and not word.startswith("@@"))
+        is_file = word.startswith("@") and not word.startswith("@@")
         ids += _read_ids_file(word, most) if is_file else [_checked_id(word)]
     if not ids:
         raise usage_error(f"no user ids in {', '.join(map(_file_name, words))}: write one per line")

@@ -83,7 +83,7 @@ class _Work:
 
 
 def _span_context(context: Context | None) -> trace.SpanContext:
-    """Return the current span's context, or an invalid one: a span of the application's own class may raise."""
+    """Return the current span's context, or an invalid one: a span class that the application wrote may raise."""
     with _GUARD:
         return trace.get_current_span(context).get_span_context() or trace.INVALID_SPAN_CONTEXT
     return trace.INVALID_SPAN_CONTEXT

@@ -59,9 +59,9 @@ def test_ids_are_words_files_or_standard_input(command, service, tmp_path, monke
     (tmp_path / "ids.txt").write_text("bob\ncid\n")
     answers(monkeypatch, "dan", tty=False)
     # Two at signs for an id that begins with one; after two dashes an id may begin with a dash.
-    words = f"send ann @{tmp_path / 'ids.txt'} - @@eve c@d --title Hi -- -fay"
-    assert command(words) == (0, "accepted: 7 users\n", "")
-    assert service.users() == dict.fromkeys(["ann", "bob", "cid", "dan", "@eve", "c@d", "-fay"], 1)
+    words = f"send ann @{tmp_path / 'ids.txt'} - @@eve c@d --title Hi -- -fay -"
+    assert command(words) == (0, "accepted: 8 users\n", "")
+    assert service.users() == dict.fromkeys(["ann", "bob", "cid", "dan", "@eve", "c@d", "-fay", "-"], 1)
 
 
 def test_a_lone_dash_as_a_text_is_a_dash(command, service):

@@ -560,7 +560,7 @@ def report(
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     result = pushsdk.read_report(run)
     _print_answers(result)
-    rows = _rows_of(result, outcome, [*map(utf8, user)])
+    rows, missing = _rows_of(result, outcome, {*map(utf8, user)})
     if form == "jsonl":
         for row in rows:
             print_json(row)
@@ -572,19 +572,20 @@ def report(
     else:
         for line in _table(rows):
             say(line)
-    return Exit.DONE
+    return Exit(bool(missing))  # INCOMPLETE, as for a job that is not claimed
 
 
 def _rows_of(
-    result: pushsdk.BroadcastReport, outcome: pushsdk.Outcome | None, users: Sequence[str]
-) -> Iterator[pushsdk.Row]:
-    """Return the rows with this outcome; with ``users`` only theirs. Names the users that the run does not have."""
+    result: pushsdk.BroadcastReport, outcome: pushsdk.Outcome | None, users: set[str]
+) -> tuple[Iterator[pushsdk.Row], set[str]]:
+    """Return the rows with this outcome, with ``users`` only theirs; and, after a warning, the users without a row."""
     if not users:
-        return result.rows(outcome)
+        return result.rows(outcome), users
     rows = [row for row in result.rows() if row.user_id in users]
-    for user in sorted({*users}.difference(map(attrgetter("user_id"), rows))):
+    missing = users.difference(map(attrgetter("user_id"), rows))
+    for user in sorted(missing):
         warn(f"{user} is not in this run")
-    return iter([row for row in rows if outcome in (None, row.outcome)])
+    return iter([row for row in rows if outcome in (None, row.outcome)]), missing
 
 
 def _table(rows: Iterator[pushsdk.Row]) -> Iterator[str]:
