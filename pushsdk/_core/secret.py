@@ -4,7 +4,6 @@ import html
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, NoReturn
 
 import msgspec
@@ -35,10 +34,11 @@ _TEXTS = (str, bytes, bytearray, list, tuple, dict)
 class _Hidden:
     """A value in a closure: crash reporters walk ``__dict__`` and ``__slots__``, but not closures."""
 
-    __slots__ = ("reveal",)
+    __slots__ = ("forms", "reveal")
 
     def __init__(self, value: Any) -> None:
         self.reveal: Callable[[], Any] = lambda: value
+        self.forms: Callable[[], dict[str, str]] | None = None  # set by the first masking, and as hidden
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Hidden) and bool(self.reveal() == other.reveal())
@@ -81,7 +81,7 @@ def mask(secret: Secret | None, text: str, *, is_cut: bool = False) -> str:
 
     ``is_cut``: the text may end within the secret.
     """
-    forms, parts, end = _forms(secret) if secret else {}, list[str](), 0
+    forms, parts, end = _forms_of(secret._hidden) if secret else {}, list[str](), 0
     if not (is_cut or _has_escape(text) or any(form in text for form in forms)):
         return text
     for start, last in sorted(_spans(forms, text, is_cut)):
@@ -91,13 +91,19 @@ def mask(secret: Secret | None, text: str, *, is_cut: bool = False) -> str:
     return "".join(parts) + text[end:]
 
 
-@lru_cache(64)
-def _forms(secret: Secret) -> dict[str, str]:
+def _forms_of(hidden: _Hidden) -> dict[str, str]:
+    """Return the forms, which are kept with the secret and end with it."""
+    if hidden.forms is None:
+        forms = _forms(hidden.reveal())
+        hidden.forms = lambda: forms
+    return hidden.forms()
+
+
+def _forms(plain: str) -> dict[str, str]:
     """Return the secret, its hex digits, and the characters for it in any base64 text; nothing if it is too short.
 
     Each with a pattern for its first character, which may be escaped if all are.
     """
-    plain = secret.reveal()
     if len(plain) < SHORTEST_MASKED:
         return {}
     data = plain.encode()

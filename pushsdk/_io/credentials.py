@@ -43,7 +43,7 @@ class Credentials(Guarded, msgspec.Struct, frozen=True, eq=False):
             return cls(key=check_key(api_key, name))
         if not takes(api_key):
             raise must_be(name, "a str, or a callable without arguments that returns one", api_key)
-        # A callable mostly returns a key that it has returned before.
+        # A callable mostly returns a key that it has returned before. Kept here, the keys end with the client.
         return cls(ask=partial(_ask, api_key, lru_cache(16)(check_key)))
 
 

@@ -7,6 +7,7 @@ import json
 import random
 import string
 import time
+import weakref
 import zlib
 from base64 import b64encode, urlsafe_b64encode
 from binascii import hexlify
@@ -129,3 +130,11 @@ ECHO = b'{"error":"bad key SECRET/MARKER+ab3d=="}'
 def test_a_compressed_body_is_readable_and_without_the_key(coding, packed):
     attempt = answered(packed, "SECRET/MARKER+ab3d==", **{"Content-Encoding": coding})
     assert attempt.body == b'{"error":"bad key ***"}'
+
+
+def test_a_masked_key_ends_with_its_secret():
+    key = type("Key", (str,), {})("a-long-key")
+    secret, kept = Secret.of(key), weakref.ref(key)
+    assert mask(secret, "a-long-key") == "***"
+    del key, secret
+    assert kept() is None
