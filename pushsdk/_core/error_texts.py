@@ -177,7 +177,8 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Failure.SESSION}, ". Keep the session open for as long as the client"),
     (
         {Failure.DEADLINE, "untried"},
-        ". It waited for its turn: raise {rate} or {in_flight} if set, or for a burst {timeout}; " + _LIMITS,
+        ". It waited for its turn: send fewer at a time; for a burst, raise {timeout}, {rate} or {in_flight}; "
+        + _LIMITS,
     ),
     ({Failure.DEADLINE}, ". Raise {timeout} if the service needs longer; " + _LIMITS),
     ({Failure.ATTEMPT_TIMEOUT}, ". Raise {attempt_timeout} if the service needs longer; " + _LIMITS),

@@ -559,7 +559,6 @@ def report(
     if isinstance(sys.stdout, io.TextIOWrapper):  # an id file is UTF-8 with plain line ends in every locale
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     result = pushsdk.read_report(run)
-    _print_answers(result)
     rows, missing = _rows_of(result, outcome, {*map(utf8, user)})
     if form == "jsonl":
         for row in rows:
@@ -578,13 +577,17 @@ def report(
 def _rows_of(
     result: pushsdk.BroadcastReport, outcome: pushsdk.Outcome | None, users: set[str]
 ) -> tuple[Iterator[pushsdk.Row], set[str]]:
-    """Return the rows with this outcome, with ``users`` only theirs; and, after a warning, the users without a row."""
+    """Return the rows with this outcome, with ``users`` only theirs; and the users without a row.
+
+    Prints the service's answers first, or warns about those users.
+    """
     if not users:
+        _print_answers(result)
         return result.rows(outcome), users
     rows = [row for row in result.rows() if row.user_id in users]
     missing = users.difference(map(attrgetter("user_id"), rows))
     for user in sorted(missing):
-        warn(f"{user} is not in this run")
+        warn(f"{user!r} is not in this run")
     return iter([row for row in rows if outcome in (None, row.outcome)]), missing
 
 
