@@ -98,6 +98,8 @@ def bereaved(name, folder, redis_url):
             for child in Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split():
                 os.kill(int(child), signal.SIGKILL)
             life.wait(worker, lambda: redis.llen(AGAIN) + redis.llen(JOBS))
+            # The first delivery's push is accepted after its delay, though its process is gone.
+            life.wait(worker, emulator.users)
         return life.summary(emulator)
 
 
