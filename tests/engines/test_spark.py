@@ -134,6 +134,11 @@ def test_ids_that_a_collation_holds_equal_are_two_users(spark, send, service):
     assert service.users() == {"Ann": 1, "ann": 1}
 
 
+def test_an_empty_audience_is_an_empty_report(audience, send, service):
+    assert send(audience(0), HELLO).planned == 0
+    assert service.requests == 0
+
+
 def test_each_row_fills_the_placeholders(audience, send, service):
     message = MobilePush(title={"en": f"Hello {placeholder('first name', 'you')}"})
     df = audience(250, **{"first name": "CASE WHEN id > 0 THEN concat('N', id) END", "age": "id"})
