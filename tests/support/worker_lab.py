@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.testing.inbox import EmulatorThread
@@ -109,14 +109,17 @@ def outlived(name, folder, redis_url, *, faults, jobs, tries):
     from redis import Redis
 
     _write(folder, _impatient_and_alone)
-    with EmulatorThread(Emulator()) as host:
-        emulator = host.emulator
-    with Redis.from_url(redis_url) as redis:
+    with socket.socket() as held, Redis.from_url(redis_url) as redis:
+        # Bound, so that no other program gets the port while there is no service.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        with EmulatorThread(Emulator(port=port)) as host:
+            emulator = host.emulator
         asyncio.run(framework.enqueue(redis_url, jobs))
         life = _Life(framework, _environment(folder, redis_url, emulator), folder / "worker.log", redis)
         with life.worker(signal.SIGTERM) as worker:
             life.wait(worker, lambda: redis.llen(AGAIN) >= tries)
-            port = urlsplit(emulator.base_url).port or 0
             with EmulatorThread(Emulator(port=port, api_key=emulator.api_key, faults=faults)) as host:
                 life.wait(worker, lambda: redis.llen(JOBS) >= jobs)
                 # Any redelivery happens within these seconds.
