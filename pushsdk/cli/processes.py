@@ -80,7 +80,7 @@ async def _watch(
 
 
 def _share(settings: ClientSettings, index: int, of: int) -> dict[str, Any]:
-    """Return one process's settings. Secrets are not pickled."""
+    """Return one process's settings, with secrets as plain texts: a ``Secret`` refuses to be pickled for the pipe."""
     share: dict[str, Any] = {**settings, "rate": shared(settings.get("rate") or pushsdk.Rate(), of)}
     if (limits := settings.get("limits")) and limits.in_flight:
         share["limits"] = pushsdk.Limits(in_flight=(limits.in_flight + index) // of)
