@@ -124,11 +124,17 @@ def content_length(head: bytes) -> int:
     return int(head[at + 16 : end if end >= 0 else len(head)])
 
 
-def pin(core: int) -> None:
-    """Pin this process to one core, if the platform can and has several."""
+def unpin() -> None:
+    """Let this process, and the children that it starts from now on, run on any core."""
     if hasattr(os, "sched_setaffinity"):
         # A child inherits the parent's pinned core; the kernel removes cores that this process may not use.
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
+
+
+def pin(core: int) -> None:
+    """Pin this process to one core, if the platform can and has several."""
+    if hasattr(os, "sched_setaffinity"):
+        unpin()
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) > 1:
             os.sched_setaffinity(0, {cores[core % len(cores)]})
