@@ -12,7 +12,7 @@ from pushsdk._audience.source import missing_column, printable
 from pushsdk._core.errors import ConfigurationError, ValidationError
 from pushsdk._core.kinds import Rule, check, must_be
 from pushsdk._core.placeholders import placeholder_names
-from pushsdk._core.policy import Share, shared, warn_of_unused
+from pushsdk._core.policy import shared, warn_of_unused
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.wire import encode_custom_fields, encode_message
 from pushsdk._runs.claim_log import checked_store
@@ -104,11 +104,6 @@ def divided(options: dict[str, Any], tasks: int, max_users: int) -> dict[str, An
     if rate is not None:
         others["rate"] = shared(rate, tasks)
     return {**options, **others}
-
-
-def of_task(options: dict[str, Any], number: int) -> dict[str, Any]:
-    rate = options.get("rate")
-    return {**options, "rate": msgspec.structs.replace(rate, index=number)} if isinstance(rate, Share) else options
 
 
 def checked_claims(claims: object, folder: RunFolder) -> tuple[ClaimFactory, str, float]:

@@ -15,8 +15,8 @@ from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_of
 from pushsdk._core.errors import ConfigurationError, MessageWarning
 from pushsdk._core.outcome import Guarded
+from pushsdk._core.policy import Share
 from pushsdk.spark._folder import RunFolder, counted, has_sentinel
-from pushsdk.spark._preflight import of_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +100,12 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
             if last is not None and last > Path(self.outcomes):
                 raise ConfigurationError("another call of broadcast sends the rest of this run: this one ends")
             yield batch
+
+
+def of_task(options: dict[str, Any], number: int) -> dict[str, Any]:
+    """Return the options for the task with this number: its share of the rate."""
+    rate = options.get("rate")
+    return {**options, "rate": msgspec.structs.replace(rate, index=number)} if isinstance(rate, Share) else options
 
 
 def _task_number() -> int:

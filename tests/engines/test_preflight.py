@@ -25,8 +25,8 @@ from pushsdk.claims import ClaimStore, MemoryClaims, SqliteClaims
 from pushsdk.claims.store import MAX_CLAIM_TTL
 from pushsdk.spark import DirectoryClaims, broadcast
 from pushsdk.spark._folder import RunFolder
-from pushsdk.spark._preflight import check_spark, checked_claims, checked_fields, checked_options, divided, of_task
-from pushsdk.spark._tasks import trouble
+from pushsdk.spark._preflight import check_spark, checked_claims, checked_fields, checked_options, divided
+from pushsdk.spark._tasks import of_task, trouble
 
 KEY = "a-key-that-nobody-may-see"
 URL = "https://push.example/api"

@@ -506,9 +506,8 @@ def test_a_plan_that_does_not_read_as_it_was_written_is_not_sealed(spark, tmp_pa
 def test_each_task_knows_which_part_of_the_rate_is_its_own(audience, send, service, tmp_path):
     def noted(self, batches):
         from pushsdk.spark import _tasks
-        from pushsdk.spark._preflight import of_task
 
-        rate = of_task(self.options, _tasks._task_number())["rate"]
+        rate = _tasks.of_task(self.options, _tasks._task_number())["rate"]
         (tmp_path / f"rate-{rate.index}").write_text(f"{rate.users_per_second} of {rate.count}")
         yield from _run.SendPartition.__call__(self, batches)
 
