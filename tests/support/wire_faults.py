@@ -9,40 +9,22 @@ import asyncio
 import random
 from dataclasses import dataclass
 
-from support.wire_server import Act, Moment, no_content
+from support.wire_server import Act, Moment, Wire, no_content
 
 # --- reading ---
 
-
-async def read_head(wire):
-    """Read up to the empty line."""
-    await wire.read_head()
+first_byte, read_head, read_request = Wire.begun, Wire.read_head, Wire.read_request
 
 
-async def read_half(wire):
+def read_half(wire):
     """Read the head and the first ten bytes of the body."""
-    await wire.read_some(10)
-
-
-async def read_request(wire):
-    """Read the whole request, and do nothing about it."""
-    await wire.read_request()
-
-
-async def process(wire):
-    """Process the request that was read."""
-    wire.process()
+    return wire.read_some(10)
 
 
 async def take(wire):
     """Read the whole request and process it."""
     await wire.read_request()
     wire.process()
-
-
-async def first_byte(wire):
-    """Wait for the first byte, whatever it means."""
-    await wire.begun()
 
 
 async def never_read(wire):
@@ -56,11 +38,7 @@ async def never_read(wire):
 
 def send(data):
     """Say this, all at once."""
-
-    async def sending(wire):
-        await wire.send(data)
-
-    return sending
+    return lambda wire: wire.send(data)
 
 
 def drip(data, gap=0.005):
@@ -87,11 +65,7 @@ def endless(data, gap=0.0):
 
 def pause(seconds):
     """Pause for a moment, so that the next bytes are in a separate packet."""
-
-    async def pausing(_wire):
-        await asyncio.sleep(seconds)
-
-    return pausing
+    return lambda _: asyncio.sleep(seconds)
 
 
 def say_when(event):
@@ -105,21 +79,7 @@ def say_when(event):
 
 # --- ending ---
 
-
-async def fin(wire):
-    """End in good order."""
-    await wire.fin()
-
-
-async def rst(wire):
-    """Break the connection."""
-    await wire.rst()
-
-
-async def hold(wire):
-    """Silence, until the peer goes away."""
-    await wire.hold()
-
+fin, rst, hold = Wire.fin, Wire.rst, Wire.hold
 
 # --- steps and scripts ---
 

@@ -108,27 +108,23 @@ def lookups(way, bad=always, *, hang=1.0):
 # The same for a test that waits until the client is stuck: each yields the event that says so.
 
 
+def _noting():
+    """Return an event, and the condition that is always true and sets it."""
+    stuck = asyncio.Event()
+    return stuck, lambda _: stuck.set() or True
+
+
 @asynccontextmanager
 async def no_name(_server):
     """Name lookups hang."""
-    stuck = asyncio.Event()
-
-    def bad(_number):
-        stuck.set()
-        return True
-
+    stuck, bad = _noting()
     with lookups("hang", bad):
         yield stuck
 
 
 @asynccontextmanager
 async def _stuck_at(server, place):
-    stuck = asyncio.Event()
-
-    def bad(_number):
-        stuck.set()
-        return True
-
+    stuck, bad = _noting()
     async with place() as address:
         with detoured(server, address, bad):
             yield stuck

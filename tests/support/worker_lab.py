@@ -49,106 +49,89 @@ class LabSummary(NamedTuple):
         return sum(count > 1 for count in self.accepted.values())
 
 
-def lived(name, folder, redis_url, *, jobs, crashes, faults, idempotent):
-    """Run the jobs with faults and crashes until each job has an outcome or is lost by the broker."""
-    framework = required(name)
-    from redis import Redis
-
-    _write(folder, lambda text: text)
-    with EmulatorThread(Emulator(faults=faults, keep=3 * jobs)) as host, Redis.from_url(redis_url) as redis:
-        emulator = host.emulator
-        environment = _environment(folder, redis_url, emulator) | (
-            {} if idempotent else {"WITHOUT_IDEMPOTENCY_KEY": "1"}
-        )
-        asyncio.run(framework.enqueue(redis_url, jobs))
-        life = _Life(framework, environment, folder / "worker.log", redis)
-        life.run(jobs, crashes)
-        return life.summary(emulator)
-
-
-def terminated(name, folder, redis_url, *, jobs):
-    """Send SIGTERM to a worker while the push of every job is in flight, and wait for the worker's end."""
-    framework = required(name)
-    from redis import Redis
-
-    _write(folder, _impatient_and_alone)
-    with EmulatorThread(Emulator(faults=[Fault.delay(1.0)])) as host, Redis.from_url(redis_url) as redis:
-        emulator = host.emulator
-        asyncio.run(framework.enqueue(redis_url, jobs))
-        life = _Life(framework, _environment(folder, redis_url, emulator), folder / "worker.log", redis)
-        with life.worker(signal.SIGTERM) as worker:
-            life.wait(worker, lambda: emulator.requests >= jobs)
-        for item in redis.lrange(JOBS, 0, -1):
-            life.note(item)
-        return life.summary(emulator)
-
-
-def bereaved(name, folder, redis_url):
-    """Kill the pool processes of a worker while a push is in flight, and wait for another delivery of the job."""
-    framework = required(name)
-    from redis import Redis
-
-    _write(folder, _impatient_and_alone)
-    with EmulatorThread(Emulator(faults=[Fault.delay(1.0)])) as host, Redis.from_url(redis_url) as redis:
-        emulator = host.emulator
-        asyncio.run(framework.enqueue(redis_url, 1))
-        life = _Life(framework, _environment(folder, redis_url, emulator), folder / "worker.log", redis)
-        with life.worker(signal.SIGKILL) as worker:
-            life.wait(worker, lambda: emulator.requests)
-            for child in Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split():
-                os.kill(int(child), signal.SIGKILL)
-            life.wait(worker, lambda: redis.llen(AGAIN) + redis.llen(JOBS))
-            # The first delivery's push is accepted after its delay, though its process is gone.
-            life.wait(worker, emulator.users)
-        return life.summary(emulator)
-
-
-def outlived(name, folder, redis_url, *, faults, jobs, tries):
-    """Run the jobs, one per request, without a service until a number of attempts has failed; then with the service."""
-    framework = required(name)
-    from redis import Redis
-
-    _write(folder, _impatient_and_alone)
-    with socket.socket() as held, Redis.from_url(redis_url) as redis:
-        # Bound, so that no other program gets the port while there is no service.
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-        with EmulatorThread(Emulator(port=port)) as host:
-            emulator = host.emulator
-        asyncio.run(framework.enqueue(redis_url, jobs))
-        life = _Life(framework, _environment(folder, redis_url, emulator), folder / "worker.log", redis)
-        with life.worker(signal.SIGTERM) as worker:
-            life.wait(worker, lambda: redis.llen(AGAIN) >= tries)
-            with EmulatorThread(Emulator(port=port, api_key=emulator.api_key, faults=faults)) as host:
-                life.wait(worker, lambda: redis.llen(JOBS) >= jobs)
-                # Any redelivery happens within these seconds.
-                life.wait(worker, lambda: redis.llen(JOBS) > jobs, at_most=COMES_AGAIN)
-        for item in redis.lrange(JOBS, 0, -1):
-            life.note(item)
-        return life.summary(host.emulator)
-
-
-def _write(folder, changed):
-    for file, text in MODULES.items():
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / file).write_text(changed(text))
-
-
 def _impatient_and_alone(text):
     """Retry jobs after a second, and give each its own message, so that no two share a request."""
     alone = text.replace("user, SHIPPED,", 'user, {"title": {"en": f"Order {order}"}},')
     return alone.replace("retry_delay(", "retry_delay(1.0, ")
 
 
-def _environment(folder, redis_url, emulator):
-    return {
-        **os.environ,
+@contextmanager
+def _life(name, folder, redis_url, emulator, *, jobs, changed=_impatient_and_alone, **environment):
+    """Enqueue the jobs, and yield the life of their workers, which run the guide's modules as ``changed``."""
+    framework = required(name)
+    from redis import Redis
+
+    for file, text in MODULES.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(changed(text))
+    environment |= {
         "PYTHONPATH": os.pathsep.join([str(folder), str(APPS), str(ROOT)]),
         "REDIS_URL": redis_url,
         "PUSHSDK_BASE_URL": emulator.base_url,
         "PUSHSDK_API_KEY": emulator.api_key,
     }
+    with Redis.from_url(redis_url) as redis:
+        asyncio.run(framework.enqueue(redis_url, jobs))
+        yield _Life(framework, os.environ | environment, folder / "worker.log", redis)
+
+
+def lived(*place, jobs, crashes, faults, idempotent):
+    """Run the jobs with faults and crashes until each job has an outcome or is lost by the broker."""
+    options = {"changed": str} if idempotent else {"changed": str, "WITHOUT_IDEMPOTENCY_KEY": "1"}
+    with (
+        EmulatorThread(Emulator(faults=faults, keep=3 * jobs)) as host,
+        _life(*place, host.emulator, jobs=jobs, **options) as life,
+    ):
+        for deliveries, end in (*crashes, Crash(jobs, signal.SIGTERM)):
+            with life.worker(end) as worker:
+                life.hear(worker, deliveries)
+        return life.summary(host.emulator)
+
+
+def terminated(*place, jobs):
+    """Send SIGTERM to a worker while the push of every job is in flight, and wait for the worker's end."""
+    with (
+        EmulatorThread(Emulator(faults=[Fault.delay(1.0)])) as host,
+        _life(*place, host.emulator, jobs=jobs) as life,
+    ):
+        with life.worker(signal.SIGTERM) as worker:
+            life.wait(worker, lambda: host.emulator.requests >= jobs)
+        return life.summary(host.emulator)
+
+
+def bereaved(*place):
+    """Kill the pool processes of a worker while a push is in flight, and wait for another delivery of the job."""
+    with (
+        EmulatorThread(Emulator(faults=[Fault.delay(1.0)])) as host,
+        _life(*place, host.emulator, jobs=1) as life,
+    ):
+        with life.worker(signal.SIGKILL) as worker:
+            life.wait(worker, lambda: host.emulator.requests)
+            for child in Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+            life.wait(worker, lambda: life.count(AGAIN) + life.count(JOBS))
+            # The first delivery's push is accepted after its delay, though its process is gone.
+            life.wait(worker, host.emulator.users)
+        return life.summary(host.emulator)
+
+
+def outlived(*place, faults, jobs, tries):
+    """Run the jobs, one per request, without a service until a number of attempts has failed; then with the service."""
+    with socket.socket() as held:
+        # Bound, so that no other program gets the port while there is no service.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        with EmulatorThread(Emulator(port=port)) as host:
+            emulator = host.emulator
+        with _life(*place, emulator, jobs=jobs) as life:
+            with life.worker(signal.SIGTERM) as worker:
+                life.wait(worker, lambda: life.count(AGAIN) >= tries)
+                with EmulatorThread(Emulator(port=port, api_key=emulator.api_key, faults=faults)) as host:
+                    life.wait(worker, lambda: life.count(JOBS) >= jobs)
+                    # Any redelivery happens within these seconds.
+                    life.wait(worker, lambda: life.count(JOBS) > jobs, at_most=COMES_AGAIN)
+            return life.summary(host.emulator)
 
 
 class _Life:
@@ -162,21 +145,30 @@ class _Life:
         self._redis = redis
 
     def summary(self, emulator):
+        for item in self._redis.lrange(JOBS, 0, -1):
+            self._note(item)
         return LabSummary(self.outcomes, emulator.users(), self._log.read_text())
 
-    def run(self, jobs, crashes):
-        for deliveries, end in (*crashes, Crash(jobs, signal.SIGTERM)):
-            with self.worker(end) as worker:
-                while len(self.outcomes) < deliveries and self._heard(worker):
-                    pass
-        for word in self._redis.lrange(JOBS, 0, -1):
-            self.note(word)
+    def count(self, channel):
+        return self._redis.llen(channel)
+
+    def hear(self, worker, deliveries):
+        """Wait until this number of jobs has an outcome, or no job is left."""
+        while len(self.outcomes) < deliveries and self._heard(worker):
+            pass
 
     @contextmanager
     def worker(self, end):
         """Run the worker, and end it with this signal."""
         with self._log.open("ab") as log:
-            worker = _start(self._framework.command, self._environment, log.fileno())
+            worker = subprocess.Popen(
+                [sys.executable, "-m", *self._framework.command],
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                cwd=APPS,
+                start_new_session=True,
+            )
             try:
                 yield worker
             finally:
@@ -195,7 +187,7 @@ class _Life:
         quiet = 0
         while quiet < HANGS:
             if item := self._redis.blpop([JOBS], timeout=1):
-                self.note(item[1])
+                self._note(item[1])
                 return True
             if worker.poll() is not None:
                 break
@@ -209,21 +201,10 @@ class _Life:
             f"{self._log.read_text()[-3000:]}"
         )
 
-    def note(self, item):
+    def _note(self, item):
         """The reported outcome of a job."""
         order, outcome = item.decode().split()
         self.outcomes[order][outcome] += 1
-
-
-def _start(command, environment, log):
-    return subprocess.Popen(
-        [sys.executable, "-m", *command],
-        env=dict(environment),
-        stdout=log,
-        stderr=log,
-        cwd=APPS,
-        start_new_session=True,
-    )
 
 
 def _end(worker, number):

@@ -1,26 +1,20 @@
 """Reports of the outcome of each job of a worker under test, and a send that drops the idempotency key."""
 
-from __future__ import annotations
-
 import functools
 import os
-from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import redis
 import redis.asyncio
 
 from pushsdk import AsyncPushClient, PushClient, PushError
 
-__all__ = ["telling", "telling_sync"]
-
 JOBS, AGAIN = "jobs-ended", "jobs-again"
 URL = os.environ["REDIS_URL"]
 
 
 @contextmanager
-def _noting(outcomes: list[tuple[str, str]]) -> Iterator[None]:
+def _noting(outcomes):
     """Record the outcome. An exception that is not a PushError makes the framework redeliver the job or stop."""
     try:
         yield
@@ -33,13 +27,13 @@ def _noting(outcomes: list[tuple[str, str]]) -> Iterator[None]:
     outcomes.append((JOBS, "ACCEPTED"))
 
 
-def telling(job: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
+def telling(job):
     """Return the job wrapped so that its outcome is reported before it counts as done."""
     teller = redis.asyncio.Redis.from_url(URL)
 
     @functools.wraps(job)
-    async def wrapper(*args: Any, **kwargs: Any) -> None:
-        ends: list[tuple[str, str]] = []
+    async def wrapper(*args, **kwargs):
+        ends = []
         try:
             with _noting(ends):
                 await job(*args, **kwargs)
@@ -50,13 +44,13 @@ def telling(job: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]
     return wrapper
 
 
-def telling_sync(job: Callable[..., Any]) -> Callable[..., None]:
+def telling_sync(job):
     """Return the same for a synchronous job."""
     teller = redis.Redis.from_url(URL)
 
     @functools.wraps(job)
-    def wrapper(*args: Any) -> None:
-        ends: list[tuple[str, str]] = []
+    def wrapper(*args):
+        ends = []
         try:
             with _noting(ends):
                 job(*args)
@@ -67,8 +61,8 @@ def telling_sync(job: Callable[..., Any]) -> Callable[..., None]:
     return wrapper
 
 
-def _forgetful(send: Callable[..., Any]) -> Callable[..., Any]:
-    def plain(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
+def _forgetful(send):
+    def plain(*args, idempotency_key, **kwargs):
         return send(*args, **kwargs)
 
     return plain
