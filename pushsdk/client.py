@@ -258,7 +258,7 @@ class AsyncPushClient(ClientViews):
         try:
             encoded, fields = wire.encode_content(message, custom_fields)
         except BaseException:
-            engine.pending.end(call)
+            engine.work.end(call)
             raise
         if idempotency_key is not None:
             policy, urgent = options.policy, options.is_urgent
@@ -350,7 +350,7 @@ class AsyncPushClient(ClientViews):
         observer = engine.sender.observer
         watched = None if observer is None else observer.campaign()
         try:
-            with engine.working(job):
+            with engine.work.including(job):
                 verdict = await engine.sender.run(job)
         finally:
             if watched is not None:
@@ -470,7 +470,7 @@ class AsyncPushClient(ClientViews):
         if self._lifetime.engine is not None:
             engine = self._lifetime.enter()
             engine.queue.flush()
-            await engine.idle()
+            await engine.work.idle()
 
     def stats(self) -> ClientStats:
         """Return the current counters."""

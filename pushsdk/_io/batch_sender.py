@@ -115,7 +115,7 @@ class BatchSender:
         """Write the batch's request at once, if that needs no await. It has taken over the slot then."""
         sender = self._sender
         observer = sender.observer
-        if sender.closed or self._needs_task(batch):
+        if sender.work.closed or self._needs_task(batch):
             return False
         request = batch.request = self._request(batch.content, part)
         flight, times = sender.open(request), sender.limiter.times

@@ -5,8 +5,7 @@ Calls share batches (``queue``), which are sent as requests (``batch_sender``, `
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Set
 from typing import Any
 
 from pushsdk._core.events import Event
@@ -25,6 +24,7 @@ from pushsdk._io.threads import Offload, in_thread
 from pushsdk._io.timers import TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import AiohttpTransport, TransportSettings, most_in_flight
+from pushsdk._io.work import Work
 
 
 class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
@@ -66,6 +66,7 @@ class Engine:
         self.loop = loop
         self.offload = offload
         self.timers = TimerWheel(loop)
+        self.work = Work()
         self.limiter = ConcurrencyLimiter(loop, cap, RateLimiter(settings.rate))
         self.backlog = Backlog(settings.limits)
         self.transport: Transport = transport or AiohttpTransport(settings, limit=cap)
@@ -78,41 +79,14 @@ class Engine:
             limiter=self.limiter,
             backlog=self.backlog,
             counters=counters,
+            work=self.work,
             retry=retry,
             replacements=cap + 1,
             emit=emit,
             observer=observer,
             max_pause=settings.max_pause,
         )
-        self.pending = PendingCalls(counters, emit, settings.target(PUSH), settings.only_users)
+        self.pending = PendingCalls(self.work, counters, emit, settings.target(PUSH), settings.only_users)
         self.queue = SendQueue(
             self.sender, self.pending, sizes=self.sizes, batching=settings.batching, limits=settings.limits
         )
-        #: Campaigns, sends with idempotency keys, and runs that have not ended.
-        self.unfinished: set[object] = set()
-        #: Runs that are planned or sent: the client's end stops them.
-        self.runs: set[Any] = set()
-        #: Writes to a claim store that outlive their calls: only the client's end waits for them.
-        self.late: set[object] = set()
-
-    @contextmanager
-    def working(self, work: object) -> Iterator[None]:
-        """Count work other than a call as unfinished during the block."""
-        self.unfinished.add(work)
-        try:
-            yield
-        finally:
-            self.unfinished.discard(work)
-            self.pending.ended(work)
-
-    async def idle(self, seconds: float | None = None) -> bool:
-        """Wait until all current calls and all other work have ended. Return False if that takes longer."""
-        items: set[object] = {*self.pending.active, *self.unfinished}
-        if self.is_closing:
-            items |= self.late
-        return not items or await self.pending.wait(items, seconds)
-
-    @property
-    def is_closing(self) -> bool:
-        """Return True once the client is being closed."""
-        return self.pending.drained is not None

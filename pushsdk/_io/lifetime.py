@@ -19,7 +19,7 @@ from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.forks import ProcessGuard, in_child
-from pushsdk._io.pending import PendingCalls, unsettled
+from pushsdk._io.pending import unsettled
 from pushsdk._io.request import Transport
 from pushsdk._io.threads import Offload, in_thread
 from pushsdk._io.tracing import Observer
@@ -35,8 +35,8 @@ async def _until_end(lifetime: ref["Lifetime"], engine: Engine) -> AsyncGenerato
             if (own := lifetime()) is not None:
                 own.__del__()
             engine.timers.fail(Failure.CLOSED)
-            if active := engine.pending.active:
-                await engine.pending.wait({*active}, 0.1)
+            if calls := engine.work.calls:
+                await engine.work.wait({*calls}, 0.1)
             await engine.transport.close()
 
 
@@ -84,7 +84,7 @@ class Lifetime:
     def __del__(self) -> None:
         if (engine := getattr(self, "home", None)) is not None:
             self.home = None
-            calls = len(engine.pending.active)
+            calls = len(engine.work.calls)
             lost = f", with {count(calls, 'call')} that had not ended" if calls else ""
             text = (
                 f"unclosed AsyncPushClient({self.settings.base_url!r}), made at {self.made_at}{lost}: "
@@ -176,24 +176,24 @@ class Lifetime:
         self.home = None
         if engine.loop.is_closed():
             return await self._close_late(engine)
-        engine.pending.drained = []
+        engine.work.drained = []
         try:
             engine.queue.flush()
-            for run in tuple(engine.runs):
+            for run in tuple(engine.work.runs):
                 run.stop("closed", "the client was closed")
             until = engine.loop.time() + drain
-            await engine.idle(drain)
+            await engine.work.idle(drain)
             # Calls that have ended may have left writes to a claim store.
-            await engine.idle(max(0.0, until - engine.loop.time()))
+            await engine.work.idle(max(0.0, until - engine.loop.time()))
         finally:
-            engine.sender.closed = True
+            engine.work.closed = True
             engine.timers.fail(Failure.CLOSED)
             try:
-                await engine.idle()
-                await engine.idle()  # as above
+                await engine.work.idle()
+                await engine.work.idle()  # as above
             finally:
                 await self._release(engine)
-        return _drain_report(engine.pending)
+        return _drain_report(engine)
 
     async def _release(self, engine: Engine) -> None:
         """Close the connections and the claim store."""
@@ -209,7 +209,7 @@ class Lifetime:
         for close in (engine.transport.close, self._close_store):
             with suppress(Exception):
                 await close()
-        return DrainReport(unknown=tuple(user for call in engine.pending.active for user in unsettled(call)))
+        return DrainReport(unknown=tuple(user for call in engine.work.calls for user in unsettled(call)))
 
     def options_of(
         self, policy: RetryPolicy, timeout: Timeout, *, keyed: bool = False, is_urgent: bool = False
@@ -234,12 +234,12 @@ class Lifetime:
         return ClientStats(**counts)
 
 
-def _drain_report(pending: PendingCalls) -> DrainReport:
+def _drain_report(engine: Engine) -> DrainReport:
     """Return the users in the calls that ended since the client is being closed."""
     ended: defaultdict[str, list[str]] = defaultdict(list)
-    for call in pending.drained or ():
+    for call in engine.work.drained or ():
         if not call.abandoned:
             for users, verdict in call.parts:
                 ended[verdict.outcome.lower()] += users
     by_outcome = {outcome: tuple(users) for outcome, users in ended.items()}
-    return DrainReport(**by_outcome, abandoned=tuple(pending.abandoned))
+    return DrainReport(**by_outcome, abandoned=tuple(engine.pending.abandoned))

@@ -1,4 +1,4 @@
-"""The calls that have not ended: their verdicts, their receipts and errors, and whoever waits for their end."""
+"""The calls that have not ended: their verdicts, their receipts and errors, and the reports about both."""
 
 import asyncio
 import itertools
@@ -16,39 +16,35 @@ from pushsdk._core.events import Event, SendAbandoned
 from pushsdk._core.operations import Target
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict, attempts_of
 from pushsdk._core.results import Counters, Receipt
-from pushsdk._core.splitting import BatchPart, CallPart, call_of
+from pushsdk._core.splitting import BatchPart, CallPart
 from pushsdk._core.words import count
-from pushsdk._io.timers import let_read
+from pushsdk._io.work import Work
 
 logger = logging.getLogger("pushsdk")
 
 
 class PendingCalls:
-    """The calls that have not ended: settles them, counts outcomes, and tells waiters when all have ended."""
+    """The calls that have not ended: settles them, counts outcomes, and makes receipts and errors."""
 
     def __init__(
         self,
+        work: Work,
         counters: Counters,
         emit: Callable[[Event], None] | None,
         target: Target,
         only_users: Container[str] | None,
     ) -> None:
+        self._work = work
         self._counters = counters
         #: Where pushes go, for error texts.
         self.target = target
         #: The users that may get pushes; None is all.
         self.only_users = only_users
         self._emit = emit
-        #: The calls that have not ended. Added by the queue.
-        self.active: set[Call] = set()
         #: The last sends that ended after their callers had stopped waiting.
         self.abandoned: deque[SendAbandoned] = deque(maxlen=1000)
-        #: The calls that ended since the client is being closed; None before. Set by the engine.
-        self.drained: list[Call] | None = None
         # True once an abandoned send that may have been pushed was logged as a warning: the others are not.
         self._has_warned = False
-        # What each waiter still waits for, and its future.
-        self._waiters: list[tuple[set[object], asyncio.Future[None]]] = []
 
     def settle_part(self, part: BatchPart, verdict: Verdict) -> None:
         """Settle one request's users with its verdict."""
@@ -68,7 +64,7 @@ class PendingCalls:
                 self.report_abandoned(call)
         if receipt is not None:
             # Later: a waiter for idleness must find these calls pending until their callers have run.
-            asyncio.get_running_loop().call_soon(self._end_all, part)
+            asyncio.get_running_loop().call_soon(self._work.end_all, part.units)
 
     def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
         """Settle a call's users that no request carried, or whose request is unknown."""
@@ -101,7 +97,7 @@ class PendingCalls:
     def conclude(self, call: Call) -> Receipt:
         """Return the receipt for a call that its caller has stopped waiting for, or raise its PushError."""
         if not call.unsettled:
-            self.end(call)
+            self._work.end(call)
         verdict = call.verdict
         if verdict is not None and verdict.outcome is ACCEPTED and not verdict.recorded:
             # Nearly every call.
@@ -117,7 +113,7 @@ class PendingCalls:
 
     def report_abandoned(self, call: Call) -> None:
         """Report the end of a call whose caller had stopped waiting."""
-        self.end(call)
+        self._work.end(call)
         self._counters.abandoned += 1
         for outcome in Outcome:
             if parts := [(users, verdict) for users, verdict in call.parts if verdict.outcome is outcome]:
@@ -152,41 +148,6 @@ class PendingCalls:
             reason = f"{error.attempts[-1].reason} [{error.code}]" if error.attempts else str(error)
             users = count(len(error.user_ids))
             logger.warning("a submitted send to %s ended as %s: %s", users, error.outcome.value, reason)
-
-    def end(self, call: Call) -> None:
-        """Remove a call that is complete. Does nothing if the call never began."""
-        if call in self.active:
-            self.active.remove(call)
-            if self.drained is not None:
-                self.drained.append(call)
-            if self._waiters:
-                self.ended(call)
-
-    def ended(self, item: object) -> None:
-        """Tell the waiters that a call, or something else that they wait for, has ended."""
-        for items, future in tuple(self._waiters):
-            items.discard(item)
-            if not items and not future.done():
-                future.set_result(None)
-
-    async def wait(self, items: set[object], seconds: float | None) -> bool:
-        """Wait until these calls, and other items, have ended. Return False if that takes longer than ``seconds``."""
-        waiter = (items, asyncio.get_running_loop().create_future())
-        self._waiters.append(waiter)
-        try:
-            await asyncio.wait([waiter[1]], timeout=seconds)
-            await let_read()  # if the loop is late, the answers come after its timers
-            return waiter[1].done()
-        finally:
-            self._waiters.remove(waiter)
-
-    def _end_all(self, part: BatchPart) -> None:
-        """End the whole calls of a shared request, at once: for thousands of calls that is much faster."""
-        if self.drained is None and not self._waiters:
-            self.active.difference_update(part.units)
-            return
-        for unit in [unit for unit in part.units if unit in self.active]:
-            self.end(call_of(unit))
 
 
 def unsettled(call: Call) -> tuple[str, ...]:

@@ -37,11 +37,11 @@ class SendQueue:
         self, sender: RequestSender, pending: PendingCalls, *, sizes: LearnedSizes, batching: Batching, limits: Limits
     ) -> None:
         self._sender = sender
+        self._work = sender.work
         self._observer = sender.observer
         self.timers = sender.timers
         self._loop = sender.timers.loop
         self._limiter = sender.limiter
-        self._rate_limiter = sender.limiter.rate_limiter
         self._backlog = sender.backlog
         self._linger = batching.linger
         self._raise_when_full = limits.when_full == "raise"
@@ -58,11 +58,11 @@ class SendQueue:
 
     async def wait_for_room(self, call: Call) -> None:
         """Wait until the queue is below its limits, before the call has any bytes. Raises PushError if it can't."""
-        self.pending.active.add(call)
+        self._work.calls.add(call)
         if self._observer is not None:
             call.caller = self._observer.caller(self._loop.time())
         call.ids = EncodedIds(b"")
-        is_paused = self._rate_limiter.paused_until > call.deadline
+        is_paused = self._limiter.rate_limiter.paused_until > call.deadline
         failure = Failure.QUEUE_FULL if self._raise_when_full else Failure.PAUSED if is_paused else None
         try:
             failure = failure or await self._backlog.wait_for_room(self.timers, call.deadline)
@@ -136,7 +136,7 @@ class SendQueue:
         call.ask = functools.partial(copy_context().run, call.ask)
         answer: ApiKey | asyncio.Future[ApiKey] = call.ask()
         if asyncio.isfuture(answer):
-            self.pending.active.add(call)
+            self._work.calls.add(call)
             self._backlog.enter(len(call.users), len(call.ids))
         return answer
 
@@ -149,7 +149,7 @@ class SendQueue:
             call.future = self._loop.create_future()
         future: asyncio.Future[Receipt | None] = call.future
         try:
-            self.pending.active.add(call)
+            self._work.calls.add(call)
             if self._observer is not None and call.caller is None:
                 call.caller = self._observer.caller(self._loop.time())
             if self.pending.only_users is not None and not self.pending.restrict(call):
@@ -223,8 +223,8 @@ class SendQueue:
 
     def _expect(self, call: Call, batch: Batch) -> None:
         """Give the call's deadline to the timers; or end the call, if it can't wait."""
-        if self._sender.closed or self._rate_limiter.paused_until > call.deadline:
-            self.leave(call, batch, Failure.CLOSED if self._sender.closed else Failure.PAUSED)
+        if self._work.closed or self._limiter.rate_limiter.paused_until > call.deadline:
+            self.leave(call, batch, Failure.CLOSED if self._work.closed else Failure.PAUSED)
             return
         entry = batch.entry
         if entry is None:
@@ -248,7 +248,7 @@ class SendQueue:
             self._sender.note_not_begun(len(call.users), call.deadline)
 
     def _not_sent(self, reason: Failure) -> Verdict:
-        pause = self._rate_limiter.pause_left(self._loop.time()) if reason is Failure.PAUSED else None
+        pause = self._limiter.rate_limiter.pause_left(self._loop.time()) if reason is Failure.PAUSED else None
         return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause)
 
     def _dispatch_opened(self) -> None:

@@ -39,6 +39,7 @@ from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.request import ApiRequest, Flight, Transport
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
+from pushsdk._io.work import Work
 
 T = TypeVar("T")
 
@@ -74,6 +75,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     limiter: ConcurrencyLimiter
     backlog: Backlog
     counters: Counters
+    work: Work
     retry: "Callable[[RequestSender, ApiRequest], Awaitable[None]]"
     replacements: int
     """A stale pooled connection is replaced at most this often: then every connection in the pool had been stale."""
@@ -82,8 +84,6 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     max_pause: float
     """The longest pause that an answer causes, in seconds."""
     budget: RetryBudget = msgspec.field(default_factory=RetryBudget)
-    closed: bool = False
-    """True once no request may start any more. Set by the engine."""
 
     async def run(self, request: ApiRequest, *, has_slot: bool = False) -> Verdict:
         """Send the request and its retries. ``has_slot``: the caller has taken a slot for the first attempt.
@@ -161,7 +161,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """Return True if client, deadline and budget allow a retry after ``wait`` seconds. Else set the failure."""
         last = request.attempts[-1]
         at_least = last.retry_after or 0.0
-        if self.closed:
+        if self.work.closed:
             request.failure = Failure.CLOSED
         elif at_least > request.options.policy.max_retry_after:
             request.failure = Failure.TOO_LONG
@@ -191,7 +191,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     async def _take_slot(self, request: ApiRequest) -> None:
         """Wait for a slot. Set the failure if there is none in time."""
         limiter, users = self.limiter, request.users
-        if self.closed:
+        if self.work.closed:
             request.failure = Failure.CLOSED
         elif not limiter.try_acquire(users):
             if limiter.rate_limiter.paused_until > request.deadline:
@@ -272,9 +272,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def _may_begin(self, request: ApiRequest) -> bool:
         """Return True if a post is in time, or has no key, and so sends nothing. Else set the failure."""
-        if isinstance(request.key, NoKey) or (self.loop.time() < request.deadline and not self.closed):
+        if isinstance(request.key, NoKey) or (self.loop.time() < request.deadline and not self.work.closed):
             return True
-        request.failure = Failure.CLOSED if self.closed else Failure.DEADLINE
+        request.failure = Failure.CLOSED if self.work.closed else Failure.DEADLINE
         return False
 
     async def _post(self, request: ApiRequest, *, is_begun: bool) -> Attempt:

@@ -183,7 +183,7 @@ async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: P
         report=report,
         stop=settings.stop,
     )
-    engine.runs.add(planner)
+    engine.work.runs.add(planner)
     logger.info("the run reads its users")
     try:
         await plan(planner)
@@ -193,7 +193,7 @@ async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: P
         journal.drop_incomplete()  # on a full disk it would keep the disk full
         raise
     finally:
-        engine.runs.discard(planner)
+        engine.work.runs.discard(planner)
     return None
 
 
@@ -224,10 +224,10 @@ async def _send(
         tell(f"nothing was sent: {_why_nothing(journal.outcomes()[Outcome.UNKNOWN])}")
     started, observer = engine.loop.time(), engine.sender.observer
     accepted = journal.states.count(UserState.ACCEPTED)
-    engine.runs.add(pipeline)
+    engine.work.runs.add(pipeline)
     watched = None if observer is None else observer.run(journal.users, journal.chunks)
     try:
-        with engine.working(pipeline):
+        with engine.work.including(pipeline):
             await pipeline.run()
     except asyncio.CancelledError as error:
         users = ", ".join(f"{number:,} {outcome}" for outcome, number in journal.outcomes().items() if number)
@@ -237,7 +237,7 @@ async def _send(
         error.add_note(f"pushsdk: the users of the cancelled run are {users}; {again}")
         raise
     finally:
-        engine.runs.discard(pipeline)
+        engine.work.runs.discard(pipeline)
         if watched is not None:
             watched.end(journal.outcomes())
     report, shows = report_of(journal, run=settings.path), engine.settings.show_answers

@@ -20,7 +20,7 @@ from pushsdk._core.errors import ClaimStoreError, PushError
 from pushsdk._core.kinds import must_be
 from pushsdk._core.user_states import UserStatus
 from pushsdk._core.words import count
-from pushsdk._io.engine import Engine
+from pushsdk._io.work import Work
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk.claims.store import Claim, ClaimStore, ObjectStoreError, Put
 
@@ -40,9 +40,9 @@ MAX_RESTARTS = 10
 class ClaimLog:
     """The entries in one claim store that are in use or still to be written."""
 
-    def __init__(self, store: object, engine: Engine) -> None:
+    def __init__(self, store: object, work: Work) -> None:
         self._store = checked_store(store, "claims")
-        self._engine = engine
+        self._work = work
         self._entries: dict[str, ClaimEntry] = {}
         # How many calls use an entry.
         self._uses: Counter[ClaimEntry] = Counter()
@@ -119,7 +119,7 @@ class ClaimLog:
         self._queue[entry] = None
         if self._writer is None:
             self._wrote = asyncio.get_running_loop().create_future()
-            self._engine.late.add(self)
+            self._work.late.add(self)
             self._start()
 
     def _start(self) -> None:
@@ -135,8 +135,8 @@ class ClaimLog:
         self._writer = None
         self._give_up(list(self._queue), "all tasks were cancelled")
         self._announce()
-        self._engine.late.discard(self)
-        self._engine.pending.ended(self)
+        self._work.late.discard(self)
+        self._work.ended(self)
 
     async def _write_all(self) -> None:
         pause = PAUSE
@@ -157,7 +157,7 @@ class ClaimLog:
 
     def _must_end(self, error: Exception) -> bool:
         # A closing client waits for a silent store, but not for one that fails at once: often a wrong address.
-        return self._engine.sender.closed or (self._engine.is_closing and not isinstance(error, TimeoutError))
+        return self._work.closed or (self._work.drained is not None and not isinstance(error, TimeoutError))
 
     def _next(self) -> list[ClaimEntry]:
         """Return the entries to write next, each key once."""

@@ -76,7 +76,7 @@ class KeyedSends:
         Raises ClaimStoreError, or ValidationError for another payload, if nothing was sent; else as
         ``AsyncPushClient.send`` does.
         """
-        log = self._log = self._log or ClaimLog(self.check(), engine)
+        log = self._log = self._log or ClaimLog(self.check(), engine.work)
         users = tuple(sorted(call.users))
         try:
             digest = idempotency.digest_of(key)
@@ -89,11 +89,11 @@ class KeyedSends:
             fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, payloads)
             entry = log.open(digest, fingerprint, len(users))
         except ValidationError:
-            engine.pending.end(call)
+            engine.work.end(call)
             raise
         call.deadline = min(call.deadline, log.deadline())
         keyed = call.claims = KeyedCall(engine, log, entry, users)
-        with engine.working(keyed):
+        with engine.work.including(keyed):
             try:
                 return await keyed.send(call, content)
             finally:

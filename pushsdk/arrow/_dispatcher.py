@@ -148,10 +148,10 @@ class PlanSender:
     async def run(self, chunks: AsyncIterable[PreparedChunk]) -> None:
         """Send until all is complete, or the sending stops. Raises input and claim store errors."""
         engine = self._engine
-        engine.runs.add(self)
+        engine.work.runs.add(self)
         feeder = engine.loop.create_task(self._feed(chunks))
         ticker = engine.loop.create_task(self._sender.stopping.tick())
-        with engine.working(self):
+        with engine.work.including(self):
             try:
                 await self._send_chunks()
             finally:
@@ -159,7 +159,7 @@ class PlanSender:
                     task.cancel()
                 await asyncio.wait([feeder, ticker])
                 self.is_waiting = False
-                engine.runs.discard(self)
+                engine.work.runs.discard(self)
         if self._is_closed():
             raise ClientClosedError("it was closed before the end of the plan: call again with the same plan and run")
         if self._failure is not None:

@@ -105,7 +105,7 @@ def _outcomes(
             engine,
             client._options,
             client._credentials,
-            log=ClaimLog(store, engine),
+            log=ClaimLog(store, engine.work),
             stop_policy=stop_policy,
             varied=encoder.personal is not None,
             outcomes=call.callbacks,

@@ -64,7 +64,7 @@ class DispatcherRun:
             engine,
             client._options,
             client._credentials,
-            log=ClaimLog(claims, engine),
+            log=ClaimLog(claims, engine.work),
             stop_policy=stop_policy or StopPolicy.off(),
             varied=personal is not None,
             outcomes=self.box,

@@ -192,8 +192,8 @@ def idle(client):
     stats = client.stats()
     engine = client._lifetime.engine
     return (stats.in_flight, stats.queued_users, stats.queued_bytes) == (0, 0, 0) and not (
-        engine.pending.active
+        engine.work.calls
         or engine.queue.batch_sender.tasks
-        or engine.unfinished
+        or engine.work.others
         or any(engine.timers._buckets.values())
     )

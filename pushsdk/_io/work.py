@@ -1,0 +1,81 @@
+"""The work that has not ended: calls and all else, whoever waits for the end, and the stages of the client's end."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pushsdk._core.batching import Call
+from pushsdk._io.timers import let_read
+
+
+class Work:
+    """One client's work that has not ended. Tells waiters when it has."""
+
+    def __init__(self) -> None:
+        #: The calls. Added by the queue.
+        self.calls: set[Call] = set()
+        #: Campaigns, sends with idempotency keys, and runs.
+        self.others: set[object] = set()
+        #: Runs that are planned or sent: the client's end stops them.
+        self.runs: set[Any] = set()
+        #: Writes to a claim store that outlive their calls: only the client's end waits for them.
+        self.late: set[object] = set()
+        #: The calls that ended since the client is being closed; None before. Set by ``Lifetime``.
+        self.drained: list[Call] | None = None
+        #: True once no request may start any more. Set by ``Lifetime``.
+        self.closed = False
+        # What each waiter still waits for, and its future.
+        self._waiters: list[tuple[set[object], asyncio.Future[None]]] = []
+
+    @contextmanager
+    def including(self, item: object) -> Iterator[None]:
+        """Count an item other than a call as work during the block."""
+        self.others.add(item)
+        try:
+            yield
+        finally:
+            self.others.discard(item)
+            self.ended(item)
+
+    def end(self, call: Call) -> None:
+        """Remove a call that is complete. Does nothing if the call never began."""
+        if call in self.calls:
+            self.calls.remove(call)
+            if self.drained is not None:
+                self.drained.append(call)
+            if self._waiters:
+                self.ended(call)
+
+    def end_all(self, units: Iterable[Any]) -> None:
+        """End the whole calls of a shared request, at once: for thousands of calls that is much faster."""
+        if self.drained is None and not self._waiters:
+            self.calls.difference_update(units)
+            return
+        for unit in [unit for unit in units if unit in self.calls]:
+            self.end(unit)
+
+    def ended(self, item: object) -> None:
+        """Tell the waiters that a call, or something else that they wait for, has ended."""
+        for items, future in tuple(self._waiters):
+            items.discard(item)
+            if not items and not future.done():
+                future.set_result(None)
+
+    async def idle(self, seconds: float | None = None) -> bool:
+        """Wait until all current calls and all other work have ended. Return False if that takes longer."""
+        items: set[object] = {*self.calls, *self.others}
+        if self.drained is not None:
+            items |= self.late
+        return not items or await self.wait(items, seconds)
+
+    async def wait(self, items: set[object], seconds: float | None) -> bool:
+        """Wait until these calls, and other items, have ended. Return False if that takes longer than ``seconds``."""
+        waiter = (items, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        try:
+            await asyncio.wait([waiter[1]], timeout=seconds)
+            await let_read()  # if the loop is late, the answers come after its timers
+            return waiter[1].done()
+        finally:
+            self._waiters.remove(waiter)
