@@ -22,11 +22,14 @@ def check_users(
     ``note`` gets the damage of each damaged id. Raises ValidationError.
     """
     if isinstance(user_ids, str):
-        encoded = encode_user_id(user_ids)
-        if damage := damage_in(user_ids):
+        ids: tuple[str, ...] = (user_ids,)
+    else:
+        ids = tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
+    if len(ids) == 1:
+        encoded = encode_user_id(ids[0])
+        if damage := damage_in(ids[0]):
             note([damage])
-        return (user_ids,), encoded, 0
-    ids = tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
+        return ids, encoded, 0
     if not ids:
         raise ValidationError("user_ids must not be empty: name at least one user")
     if len(ids) > max_users:

@@ -93,10 +93,7 @@ class UserStates:
         if not 0 <= start < stop <= self.users:
             raise ValueError(f"there are no users {start} to {stop}, only {self.users}")
         while start < stop:
-            number = bisect_right(self._starts, start) - 1
-            end = min(stop, self._stop(number))
-            self._set_in_run(number, start, end, status)
-            start = end
+            start = self._set_in_run(bisect_right(self._starts, start) - 1, start, stop, status)
 
     def at(self, position: int) -> UserStatus:
         """Return one user's status."""
@@ -149,14 +146,16 @@ class UserStates:
             self.resent += users * status.resent
             self._counts[status.state] += users
 
-    def _set_in_run(self, number: int, start: int, stop: int, status: UserStatus) -> None:
-        """Set users in this run."""
+    def _set_in_run(self, number: int, start: int, stop: int, status: UserStatus) -> int:
+        """Set users up to ``stop``, as far as they are in this run. Return the position after the last of them."""
         starts, statuses = self._starts, self._statuses
         low, high, old = starts[number], self._stop(number), statuses[number]
+        if high < stop:
+            stop = high
         if old.resent:
             status = status._replace(resent=True)
         if old == status:
-            return
+            return stop
         users = stop - start
         self._counts[old.state] -= users
         self._counts[status.state] += users
@@ -174,6 +173,7 @@ class UserStates:
         elif last < len(starts) and statuses[last] == status:
             last += 1
         starts[first:last], statuses[first:last] = new_starts, new_statuses
+        return stop
 
     def _stop(self, number: int) -> int:
         return self._starts[number + 1] if number + 1 < len(self._starts) else self.users

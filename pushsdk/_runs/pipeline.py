@@ -212,7 +212,7 @@ class Pipeline:
         return ChunkRequest.of(positions, chunk, self._journal.header, first), in_doubt
 
     def _add_workers(self, workers: asyncio.TaskGroup) -> None:
-        while self._workers < min(self._engine.limiter.limit, self._journal.chunks):
+        while self._workers < self._engine.limiter.limit and self._workers < self._journal.chunks:
             self._workers += 1
             workers.create_task(self._worker(workers))
 

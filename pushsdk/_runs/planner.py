@@ -237,19 +237,21 @@ def _unknown_field(name: str, names: Sequence[str]) -> ValidationError:
     return ValidationError(f"{show_path((name,))}: unknown field{advice}")
 
 
+_NAMES = frozenset(PushRequest.__struct_encode_fields__)
+
+
 def _fields_of(request: object) -> tuple[Any, Any, Any]:
     if isinstance(request, PushRequest):
         users, message, fields = request.user_ids, request.message, request.custom_fields
     elif isinstance(request, Mapping):
         names = PushRequest.__struct_encode_fields__
-        if unknown := request.keys() - {*names}:
-            raise _unknown_field(min(map(str, unknown)), names)
-        users, message, fields = (request.get(name, UNSET) for name in names)
+        if not request.keys() <= _NAMES:
+            raise _unknown_field(min(map(str, request.keys() - _NAMES)), names)
+        users, message, fields = [request.get(name, UNSET) for name in names]
     else:
         raise must_be("a request", "a PushRequest or a mapping", request, ValidationError)
-    for name, value in (("userIds", users), ("message", message)):
-        if value is UNSET:
-            raise ValidationError(f"$.{name} is missing")
+    if users is UNSET or message is UNSET:
+        raise ValidationError(f"$.{'userIds' if users is UNSET else 'message'} is missing")
     if fields is None:
         raise ValidationError("$.customFields must be an object; got null: leave the field out")
     return users, message, None if fields is UNSET else fields

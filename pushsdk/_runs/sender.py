@@ -129,7 +129,7 @@ class ChunkSender:
         ``in_doubt``: an earlier attempt was UNKNOWN, so the request is never split. Returns the parts that were given
         up because the message seems to be to blame. Their users are PENDING: ``reject`` or deliver the parts later.
         """
-        with self.stopping.clock.delivering():
+        with self.stopping.clock:
             sizes = self._engine.sizes
             parts = [whole] if in_doubt or sizes.users is None else list(whole.within(sizes))
             if len(parts) > 1:

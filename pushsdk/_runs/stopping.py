@@ -21,7 +21,8 @@ logger = logging.getLogger("pushsdk")
 class SendingClock:
     """Seconds spent sending: the loop's clock, not counting times without a delivery or in a stopped process.
 
-    ``Stopping.tick`` reads it twice a second, so the loop was blocked or stopped during a longer gap.
+    ``Stopping.tick`` reads it twice a second, so the loop was blocked or stopped during a longer gap. The clock runs
+    during ``with`` blocks.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -38,16 +39,15 @@ class SendingClock:
         self._last_reading = now
         return now - self.excluded
 
-    @contextmanager
-    def delivering(self) -> Iterator[None]:
-        """Let the clock run during the block."""
-        self.now()
-        self._deliveries += 1
-        try:
-            yield
-        finally:
+    def __enter__(self) -> None:
+        if not self._deliveries:
             self.now()
-            self._deliveries -= 1
+        self._deliveries += 1
+
+    def __exit__(self, *_: object) -> None:
+        if self._deliveries == 1:
+            self.now()
+        self._deliveries -= 1
 
 
 class Stopping:
