@@ -14,7 +14,7 @@ class Bug(NamedTuple):
 
     sentence: str
     place: str
-    """The module below ``pushsdk`` and the function in it: ``_core.outcome:find_rule``."""
+    """The module below ``pushsdk`` and the function in it: ``_core.judging:find_rule``."""
     body: str
     tests: str
 
@@ -30,19 +30,19 @@ class Bug(NamedTuple):
 OUTCOMES = [
     Bug(
         "a login page counts as a delivery",
-        "_core.outcome:_is_json_or_empty",
+        "_core.judging:_is_json_or_empty",
         "return True",
         "tests/core/test_outcome.py::test_a_2xx_is_accepted_only_if_its_body_is_json_or_empty",
     ),
     Bug(
         "a request that was written counts as not sent",
-        "_core.outcome:_is_unsent",
+        "_core.judging:_is_unsent",
         "return evidence.status is None",
         "tests/core/test_outcome.py::test_a_response_that_arrived_before_the_request_answers_nothing",
     ),
     Bug(
         "a response to an earlier request counts as the response",
-        "_core.outcome:find_rule",
+        "_core.judging:find_rule",
         """
             rows = [rule for rule in TABLE if evidence.status in rule.statuses and rule.condition(evidence)]
             return rows[0] if rows else TABLE[-1]
@@ -51,7 +51,7 @@ OUTCOMES = [
     ),
     Bug(
         "a push is accepted before its request was written",
-        "_core.outcome:_decide",
+        "_core.judging:_decide",
         """
             rule = find_rule(evidence)
             if rule.outcome is ACCEPTED:
@@ -62,7 +62,7 @@ OUTCOMES = [
     ),
     Bug(
         "a 503 is retried although the service didn't say when",
-        "_core.outcome:_has_retry_after",
+        "_core.judging:_has_retry_after",
         "return True",
         "tests/core/test_outcome.py::test_a_status_is_read_by_the_table_and_the_policy_overrides_it",
     ),
@@ -604,7 +604,7 @@ SECRETS = [
     ),
     Bug(
         "an error keeps an echoed key in a compressed body",
-        "_core.outcome:_decompressed",
+        "_core.judging:_decompressed",
         "return body",
         "tests/core/test_mask.py::test_a_compressed_body_is_readable_and_without_the_key",
     ),

@@ -7,7 +7,7 @@ The constructor checks the settings, and opens nothing. At the first use its ``L
 2. Equal calls of one moment share a batch, which waits for a slot (``_io.queue``).
 3. The batch is sent as a request, or as several if it is too large (``_io.batch_sender``), with retries
    (``_io.sender``), over aiohttp (``_io.transport``, ``_io.fast_post``, ``_io.session_post``).
-4. One table says what each attempt means (``_core.outcome``); the outcome of all attempts becomes the receipt of each
+4. One table says what each attempt means (``_core.judging``); the outcome of all attempts becomes the receipt of each
    call, or its error (``_core.error_mapping``).
 
 ``broadcast``, ``send_each`` and ``resume`` go on in ``_runs.api``. ``_core/__init__.py`` defines the words.

@@ -21,7 +21,8 @@ from support.service_thread import served
 import pushsdk
 from pushsdk import Outcome, PushClient, RetryPolicy, lint
 from pushsdk import docs as guide
-from pushsdk._core.outcome import TABLE, Attempt, Failure
+from pushsdk._core.judging import TABLE
+from pushsdk._core.outcome import Attempt, Failure
 from pushsdk._core.policy import RetryOptions
 from pushsdk._core.rate_limit import CAPACITY, COST, REFUND, THROTTLED_COST
 from pushsdk.claims import SqliteClaims

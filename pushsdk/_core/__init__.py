@@ -23,7 +23,7 @@ evidence
     Facts of one attempt: bytes written, status, failure. ``_io.fast_post`` and ``_io.session_post`` record them, and
     nothing changes them afterwards.
 outcome
-    ACCEPTED, REJECTED, NOT_SENT or UNKNOWN. ``TABLE`` in ``outcome`` says which status or failure means what. The
+    ACCEPTED, REJECTED, NOT_SENT or UNKNOWN. ``TABLE`` in ``judging`` says which status or failure means what. The
     attempts' outcomes join to the verdict on the request: ACCEPTED, else UNKNOWN, else REJECTED, else NOT_SENT.
     ``error_mapping`` turns a verdict into the exception, which ``error_texts`` words when it is read; ``results`` holds
     the values that calls return.

@@ -111,10 +111,10 @@ def conclude(
     raise error
 
 
-def set_answer(error: errors.PushError, attempt: Attempt) -> None:
-    """Give the error the service's answer in this attempt."""
-    if attempt.status is not None:
-        error.status, error.headers, error.body = attempt.status, attempt.headers, attempt.body
+def set_answer(error: errors.PushError, source: Attempt | errors.PushError) -> None:
+    """Give the error the service's answer, if any, in this attempt or other error."""
+    if source.status is not None:
+        error.status, error.headers, error.body = source.status, source.headers, source.body
 
 
 def closed_error() -> errors.ClientClosedError:
@@ -143,7 +143,7 @@ def partial_error(
         user_ids=tuple(outcomes),
     )
     if cause is not None:
-        error.status, error.headers, error.body = cause.status, cause.headers, cause.body
+        set_answer(error, cause)
         error.__cause__ = cause.__cause__
     error.outcomes = outcomes
     _set_open(error, [verdict for _, verdict in parts if is_retryable(verdict)])

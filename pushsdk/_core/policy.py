@@ -14,6 +14,7 @@ import msgspec
 
 from pushsdk._core.errors import ConfigurationError, warn_caller
 from pushsdk._core.hints import warn_of_milliseconds
+from pushsdk._core.judging import RETRYABLE, find_rule
 from pushsdk._core.kinds import (
     Count,
     Delay,
@@ -25,7 +26,7 @@ from pushsdk._core.kinds import (
     check_fields,
     kinds_of,
 )
-from pushsdk._core.outcome import RETRYABLE, Attempt, Evidence, Outcome, find_rule
+from pushsdk._core.outcome import Attempt, Evidence, Outcome
 
 Seconds = float | timedelta
 

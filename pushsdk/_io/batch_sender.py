@@ -18,19 +18,10 @@ from pushsdk._core import wire
 from pushsdk._core.batching import DONE, SENDING, Batch, Batches, Call, Content
 from pushsdk._core.body import push_body
 from pushsdk._core.events import RequestSplit
+from pushsdk._core.judging import plain_attempt
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import (
-    ACCEPTED,
-    REJECTED,
-    Attempt,
-    Evidence,
-    Failure,
-    Outcome,
-    Verdict,
-    plain_attempt,
-    verdict_of,
-)
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Batching
 from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, call_of, split_calls
 from pushsdk._core.words import count

@@ -31,7 +31,8 @@ from typing import Any
 import aiohttp
 from aiohttp import client_reqrep
 
-from pushsdk._core.outcome import Evidence, is_json
+from pushsdk._core.judging import is_json
+from pushsdk._core.outcome import Evidence
 from pushsdk._core.secret import Secret
 from pushsdk._io.heads import KNOWN_RELEASES, Heads, RequestHead
 from pushsdk._io.request import ApiRequest, Claim

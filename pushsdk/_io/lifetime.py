@@ -35,8 +35,7 @@ async def _until_end(lifetime: ref["Lifetime"], engine: Engine) -> AsyncGenerato
             if (own := lifetime()) is not None:
                 own.__del__()
             engine.timers.fail(Failure.CLOSED)
-            if calls := engine.work.calls:
-                await engine.work.wait({*calls}, 0.1)
+            await engine.work.idle(0.1)
             await engine.transport.close()
 
 
@@ -181,16 +180,12 @@ class Lifetime:
             engine.queue.flush()
             for run in tuple(engine.work.runs):
                 run.stop("closed", "the client was closed")
-            until = engine.loop.time() + drain
             await engine.work.idle(drain)
-            # Calls that have ended may have left writes to a claim store.
-            await engine.work.idle(max(0.0, until - engine.loop.time()))
         finally:
             engine.work.closed = True
             engine.timers.fail(Failure.CLOSED)
             try:
                 await engine.work.idle()
-                await engine.work.idle()  # as above
             finally:
                 await self._release(engine)
         return _drain_report(engine)

@@ -18,17 +18,9 @@ import msgspec
 
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
+from pushsdk._core.judging import judge
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import (
-    ACCEPTED,
-    NO_HEADERS,
-    REJECTED,
-    Attempt,
-    Evidence,
-    Failure,
-    Verdict,
-    judge,
-)
+from pushsdk._core.outcome import ACCEPTED, NO_HEADERS, REJECTED, Attempt, Evidence, Failure, Verdict
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count, trace_of

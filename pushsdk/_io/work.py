@@ -25,8 +25,8 @@ class Work:
         self.drained: list[Call] | None = None
         #: True once no request may start any more. Set by ``Lifetime``.
         self.closed = False
-        # What each waiter still waits for, and its future.
-        self._waiters: list[tuple[set[object], asyncio.Future[None]]] = []
+        # Each waiter's future, and what it still waits for.
+        self._waiters: dict[asyncio.Future[None], set[object]] = {}
 
     @contextmanager
     def including(self, item: object) -> Iterator[None]:
@@ -57,25 +57,27 @@ class Work:
 
     def ended(self, item: object) -> None:
         """Tell the waiters that a call, or something else that they wait for, has ended."""
-        for items, future in tuple(self._waiters):
+        for future, items in self._waiters.items():
             items.discard(item)
             if not items and not future.done():
                 future.set_result(None)
 
-    async def idle(self, seconds: float | None = None) -> bool:
-        """Wait until all current calls and all other work have ended. Return False if that takes longer."""
-        items: set[object] = {*self.calls, *self.others}
-        if self.drained is not None:
-            items |= self.late
-        return not items or await self.wait(items, seconds)
-
-    async def wait(self, items: set[object], seconds: float | None) -> bool:
-        """Wait until these calls, and other items, have ended. Return False if that takes longer than ``seconds``."""
-        waiter = (items, asyncio.get_running_loop().create_future())
-        self._waiters.append(waiter)
+    async def idle(self, seconds: float | None = None) -> None:
+        """Wait until all current calls and all other work have ended, but no longer than ``seconds``."""
         try:
-            await asyncio.wait([waiter[1]], timeout=seconds)
+            async with asyncio.timeout(seconds):
+                await self._end_of({*self.calls, *self.others})
+                if self.drained is not None:
+                    # Last: calls that have ended may have left some.
+                    await self._end_of({*self.late})
+        except TimeoutError:
             await let_read()  # if the loop is late, the answers come after its timers
-            return waiter[1].done()
+
+    async def _end_of(self, items: set[object]) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiters[future] = items
+        try:
+            if items:
+                await future
         finally:
-            self._waiters.remove(waiter)
+            del self._waiters[future]

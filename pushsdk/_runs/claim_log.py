@@ -17,7 +17,6 @@ from copy import copy
 from itertools import islice
 
 from pushsdk._core.errors import ClaimStoreError, PushError
-from pushsdk._core.kinds import must_be
 from pushsdk._core.user_states import UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.work import Work
@@ -40,9 +39,10 @@ MAX_RESTARTS = 10
 class ClaimLog:
     """The entries in one claim store that are in use or still to be written."""
 
-    def __init__(self, store: object, work: Work) -> None:
-        self._store = checked_store(store, "claims")
+    def __init__(self, store: ClaimStore, work: Work) -> None:
+        self._store = store
         self._work = work
+        self._loop = asyncio.get_running_loop()
         self._entries: dict[str, ClaimEntry] = {}
         # How many calls use an entry.
         self._uses: Counter[ClaimEntry] = Counter()
@@ -56,7 +56,7 @@ class ClaimLog:
 
     def deadline(self) -> float:
         """Return the loop time by which a request that is claimed now must be complete: before its claim expires."""
-        return asyncio.get_running_loop().time() + self._store.claim_ttl / 2
+        return self._loop.time() + self._store.claim_ttl / 2
 
     def open(self, key: str, fingerprint: str, users: int) -> ClaimEntry:
         """Return the entry for a key, to be closed by ``close``. Raise ValidationError for another payload."""
@@ -93,7 +93,7 @@ class ClaimLog:
         """
         cancelled: asyncio.CancelledError | None = None
         while not entry.is_written and entry.failures < TRIES:
-            seconds = None if cancelled else max(0.0, deadline - asyncio.get_running_loop().time())
+            seconds = None if cancelled else max(0.0, deadline - self._loop.time())
             try:
                 done, _ = await asyncio.wait([self._wrote], timeout=seconds)
             except asyncio.CancelledError as error:
@@ -118,12 +118,12 @@ class ClaimLog:
     def _enqueue(self, entry: ClaimEntry) -> None:
         self._queue[entry] = None
         if self._writer is None:
-            self._wrote = asyncio.get_running_loop().create_future()
+            self._wrote = self._loop.create_future()
             self._work.late.add(self)
             self._start()
 
     def _start(self) -> None:
-        self._writer = asyncio.get_running_loop().create_task(self._write_all())
+        self._writer = self._loop.create_task(self._write_all())
         self._writer.add_done_callback(self._writer_ended)
 
     def _writer_ended(self, writer: asyncio.Task[None]) -> None:
@@ -242,7 +242,7 @@ class ClaimLog:
             logger.warning(message, why, count(len(lost), "job"), ", ".join(lost[:_MOST_NAMED]))
 
     def _announce(self) -> None:
-        wrote, self._wrote = self._wrote, asyncio.get_running_loop().create_future()
+        wrote, self._wrote = self._wrote, self._loop.create_future()
         wrote.set_result(None)
 
     def _forget(self, entry: ClaimEntry) -> None:
@@ -250,13 +250,6 @@ class ClaimLog:
             del self._uses[entry]
             if self._entries.get(entry.key) is entry:
                 del self._entries[entry.key]
-
-
-def checked_store(store: object, name: str) -> ClaimStore:
-    """Return the store. Raise ConfigurationError for anything but a claim store; ``name`` is the argument's name."""
-    if not isinstance(store, ClaimStore):
-        raise must_be(name, "a claim store, for example pushsdk.claims.SqliteClaims(path)", store)
-    return store
 
 
 def claim_error(why: Exception | None) -> PushError:
@@ -293,12 +286,3 @@ def _reason(why: Exception) -> str:
 
 
 _FIXES = {errno.ENOENT: "does its folder exist?", errno.ENOSPC: "make room, then deliver the job again"}
-
-
-async def close_store(store: ClaimStore) -> None:
-    """Close a store. A failure is logged: a store's text may hold its address."""
-    try:
-        async with asyncio.timeout(store.timeout):
-            await store.aclose()
-    except Exception as error:  # noqa: BLE001 - nothing is left to do with the store
-        logger.warning("the claim store could not be closed (%s)", type(error).__name__)

@@ -5,7 +5,7 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ from pushsdk._core.errors import (
     ValidationError,
     warn_caller,
 )
+from pushsdk._core.kinds import check
 from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.results import Receipt
 from pushsdk._core.secret import Secret
@@ -31,9 +32,9 @@ from pushsdk._core.user_states import UserState
 from pushsdk._io.engine import Engine
 from pushsdk._io.pending import PendingCalls
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
-from pushsdk._runs.claim_log import ClaimLog, checked_store, claim_error, close_store
+from pushsdk._runs.claim_log import ClaimLog, claim_error
 from pushsdk.claims import store_at
-from pushsdk.claims.store import ClaimStore
+from pushsdk.claims.store import ClaimStore, Store, close_store
 
 T = TypeVar("T")
 IN_FLIGHT = (
@@ -48,8 +49,9 @@ class KeyedSends:
     def __init__(self, claims: object) -> None:
         """Raises ConfigurationError if ``claims`` is neither a ClaimStore, a store's location, nor None."""
         self._claims = claims
-        store = store_at(claims) if isinstance(claims, Secret) else claims
-        self._store = None if store is None else checked_store(store, "claims")
+        store: Any = store_at(claims) if isinstance(claims, Secret) else claims
+        check("claims", store, Store | None)
+        self._store: ClaimStore | None = store
         # Made by the first call.
         self._log: ClaimLog | None = None
 

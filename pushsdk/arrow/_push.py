@@ -15,11 +15,11 @@ from pushsdk._core.results import DrainReport
 from pushsdk._core.secret import sealed
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
-from pushsdk._runs.claim_log import ClaimLog, checked_store
+from pushsdk._runs.claim_log import ClaimLog
 from pushsdk._runs.planner import next_block
 from pushsdk.arrow._chunks import ChunkEncoder
 from pushsdk.arrow._dispatcher import AHEAD, PlanSender
-from pushsdk.claims.store import ClaimStore
+from pushsdk.claims.store import ClaimStore, Store
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
 from pushsdk.sync.caller_thread import in_blocks
@@ -99,7 +99,9 @@ def _outcomes(
 
     async def send() -> None:
         nonlocal store, sender
-        store = checked_store(claims(), "claims()")
+        made = claims()
+        check("claims()", made, Store)
+        store = made
         engine = client._lifetime.enter()
         sender = PlanSender(
             engine,

@@ -1,6 +1,7 @@
 """The interface for every claim store: claims are put, read and listed by key. Knows nothing of pushes."""
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, NoReturn, Self, TypeAlias
@@ -11,6 +12,8 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import Rule, check_seconds
 from pushsdk._core.outcome import Guarded
 from pushsdk._io.forks import ProcessGuard
+
+logger = logging.getLogger("pushsdk")
 
 WEEK = 7 * 86400.0
 # A claim under a minute could expire during its send; over a year is a mistake.
@@ -107,6 +110,18 @@ class ClaimStore(ABC):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a claim store can't be pickled, as it holds connections: make one in each process")
+
+
+Store: TypeAlias = Annotated[ClaimStore, Rule("a claim store, for example pushsdk.claims.SqliteClaims(path)")]
+
+
+async def close_store(store: ClaimStore) -> None:
+    """Close a store. A failure is logged: a store's text may hold its address."""
+    try:
+        async with asyncio.timeout(store.timeout):
+            await store.aclose()
+    except Exception as error:  # noqa: BLE001 - nothing is left to do with the store
+        logger.warning("the claim store could not be closed (%s)", type(error).__name__)
 
 
 class LoopGuard:

@@ -29,12 +29,12 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._io.files import check_path, is_locked, lock, sync_folder, write_new
 from pushsdk._io.sender import guarded
-from pushsdk._runs.claim_log import close_store, store_failure
+from pushsdk._runs.claim_log import store_failure
 from pushsdk._runs.progress import TICK, OnProgress, Pace
 from pushsdk._runs.report import COLUMNS, BroadcastReport
 from pushsdk._runs.run_file.file import filled_in, run_file_error
 from pushsdk._runs.run_file.journal import Row
-from pushsdk.claims.store import MAX_CLAIM_TTL, Claim, ClaimStore, Put
+from pushsdk.claims.store import MAX_CLAIM_TTL, Claim, ClaimStore, Put, close_store
 from pushsdk.spark._claims import DirectoryClaims
 
 MANIFEST = "manifest.json"

@@ -15,9 +15,8 @@ from pushsdk._core.placeholders import placeholder_names
 from pushsdk._core.policy import shared, warn_of_unused
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.wire import encode_custom_fields, encode_message
-from pushsdk._runs.claim_log import checked_store
 from pushsdk.claims import MemoryClaims, SqliteClaims
-from pushsdk.claims.store import MAX_CLAIM_TTL
+from pushsdk.claims.store import MAX_CLAIM_TTL, Store
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions
 from pushsdk.spark._folder import OWN_CLAIMS, ClaimFactory, Manifest, RunFolder
@@ -112,7 +111,8 @@ def checked_claims(claims: object, folder: RunFolder) -> tuple[ClaimFactory, str
         return folder.own_claims(), OWN_CLAIMS, MAX_CLAIM_TTL
     if not callable(claims):
         raise must_be("claims", "a function that makes a claim store in each executor", claims)
-    store = checked_store(claims(), "claims()")
+    store = claims()
+    check("claims()", store, Store)
     if isinstance(store, MemoryClaims):
         raise ConfigurationError("MemoryClaims ends with its process, and Spark repeats tasks in others: share a store")
     if store.claim_ttl < MIN_CLAIM_TTL:

@@ -15,7 +15,8 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from pushsdk._core.outcome import Evidence, judge
+from pushsdk._core.judging import judge
+from pushsdk._core.outcome import Evidence
 from pushsdk._core.secret import SHORTEST_MASKED, Secret, mask
 
 NAMED = {"+": "&plus;", "/": "&sol;", "=": "&equals;", '"': "&quot;", "&": "&amp;", "<": "&lt;", ">": "&gt;"}

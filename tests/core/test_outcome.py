@@ -6,18 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk._core.outcome import (
-    NEEDS_A_FIX,
-    PROVES_UNSENT,
-    RETRYABLE,
-    Attempt,
-    Evidence,
-    Failure,
-    Outcome,
-    join,
-    judge,
-    verdict_of,
-)
+from pushsdk._core.judging import RETRYABLE, judge
+from pushsdk._core.outcome import NEEDS_A_FIX, PROVES_UNSENT, Attempt, Evidence, Failure, Outcome, join, verdict_of
 from pushsdk._core.secret import Secret
 
 ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
