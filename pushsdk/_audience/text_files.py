@@ -37,8 +37,8 @@ def _csv_module() -> Any:
 _csv = _csv_module()
 
 
-class ReadContext(msgspec.Struct, frozen=True):
-    """One reading from one file: the columns to return, and the counts to update."""
+class ReadContext(msgspec.Struct):
+    """One reading from one file: the columns to return, the counts to update, and the place."""
 
     name: str
     """The file's name, for errors."""
@@ -50,6 +50,8 @@ class ReadContext(msgspec.Struct, frozen=True):
     """The other columns to return; None is all."""
     header: list[str] | None = None
     """Gets the other column names: from a header, or from the first object."""
+    line: int = 0
+    """The number of lines read so far."""
 
     def takes(self, column: str) -> bool:
         return column != self.key and (self.columns is None or column in self.columns)
@@ -64,8 +66,9 @@ class ReadContext(msgspec.Struct, frozen=True):
         if self.header is not None:
             self.header.extend(name for name in columns if name not in ("", self.key))
 
-    def line_error(self, number: int, text: str) -> ValidationError:
-        return ValidationError(f"{printable(self.name)}, line {number}: {text}")
+    def error(self, text: str, line: int | None = None) -> ValidationError:
+        """Return an error about a line, by default the last one read."""
+        return ValidationError(f"{printable(self.name)}, line {line or self.line}: {text}")
 
 
 # Yields the ids in a file, or its rows if the context says so.
@@ -114,11 +117,10 @@ class TextFiles:
     def place_of(self, is_wanted: Callable[[str], object]) -> str:
         """Return the file and the line with the first wanted id; for a stream its name."""
         for name, file in self._files() if self.is_file else ():
-            lines: Any = _CountedLines(file)
-            ids = self._form(lines, ReadContext(name=name, key=self._key, counts=ReadCounts(), rows=False))
-            if any(map(is_wanted, ids)):
+            context = ReadContext(name=name, key=self._key, counts=ReadCounts(), rows=False)
+            if any(map(is_wanted, self._form(file, context))):
                 column = "" if self._form is read_text else f", {printable(self._key, 60)}"
-                return f"{printable(name)}, line {lines.number}{column}"
+                return f"{printable(name)}, line {context.line}{column}"
         return self.description()
 
     def _read(self, size: int, *, counts: ReadCounts, **options: Any) -> Iterator[list[Any]]:
@@ -146,42 +148,29 @@ class TextFiles:
         listing.check_unchanged()
 
 
-class _CountedLines:
-    """A binary file that counts the lines read from it."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.number = 0
-
-    def readline(self, limit: int) -> bytes:
-        self.number += 1
-        return self._file.readline(limit)
-
-
 def _lines(file: IO[bytes], context: ReadContext, longest: int = LONGEST_ROW) -> Iterator[str]:
     """Yield the lines in a stream without newline and byte order mark; a carriage return may be left.
 
     Raises ValidationError for a line that is not UTF-8, holds a NUL, or is longer than ``longest`` bytes.
     """
-    number = 0
     while True:
-        number += 1
         try:
             line = file.readline(longest + 1)
         except OSError as error:
             raise _unreadable(context.name, error) from None
         if not line:
             return
+        context.line += 1
         line = line.removesuffix(b"\n")
         if len(line) > longest:
-            raise context.line_error(number, f"longer than {longest // 1024} KiB: is this the right file?")
+            raise context.error(f"longer than {longest // 1024} KiB: is this the right file?")
         try:
             text = line.decode()
         except UnicodeDecodeError:
-            raise context.line_error(number, "not UTF-8: save the file as UTF-8 text") from None
+            raise context.error("not UTF-8: save the file as UTF-8 text") from None
         if "\0" in text:
-            raise context.line_error(number, "holds a NUL character: is the file UTF-8 text?")
-        yield text.removeprefix("\ufeff") if number == 1 else text
+            raise context.error("holds a NUL character: is the file UTF-8 text?")
+        yield text.removeprefix("\ufeff") if context.line == 1 else text
 
 
 def _unreadable(name: str, error: OSError) -> ValidationError:
@@ -191,15 +180,15 @@ def _unreadable(name: str, error: OSError) -> ValidationError:
 def read_text(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
     """Read one id a line, without the space around the id. Blank lines are skipped."""
     counts = context.counts
-    for number, line in enumerate(_lines(file, context, LONGEST), 1):
+    for line in _lines(file, context, LONGEST):
         user = line.strip()
         if not user:
             counts.blank += 1
             continue
-        if number == 1 and re.match(r'\{\s*"', user):
-            raise context.line_error(1, "JSON, and each line is read as one id: save it as a file that ends in .jsonl")
+        if context.line == 1 and re.match(r'\{\s*"', user):
+            raise context.error("JSON, and each line is read as one id: save it as a file that ends in .jsonl")
         if "\r" in user:
-            raise context.line_error(number, "holds a carriage return: end the lines with LF or CRLF")
+            raise context.error("holds a carriage return: end the lines with LF or CRLF")
         counts.padded += line.removesuffix("\r") != user
         yield (user, {}) if context.rows else user
 
@@ -237,7 +226,7 @@ def _not_csv(error: Exception, reader: Any, context: ReadContext, line: int) -> 
     """Return the error for the record that begins in a line."""
     # The text names delimiters and bounds, no file content.
     fix = "; is a quotation mark there not closed?" if reader.line_num > line else ""
-    return context.line_error(line, f"not CSV: {error}{fix}")
+    return context.error(f"not CSV: {error}{fix}", line)
 
 
 def delimiter_of(header: str) -> str:
@@ -249,7 +238,7 @@ _ROW = "; if line 1 is a row, write the names of the columns before it (a list o
 
 
 def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[Any]:
-    columns = _columns_of(header, context, reader.line_num)
+    columns = _columns_of(header, context)
     width, position = len(header), header.index(context.key)
     rows, last = context.rows, reader.line_num
     try:
@@ -257,7 +246,7 @@ def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[
             if len(record) == width and (user := record[position]):
                 yield (user, _fields(record, columns)) if rows else user
             elif record:
-                raise context.line_error(last + 1, _wrong_record(record, width, context.key))
+                raise context.error(_wrong_record(record, width, context.key), last + 1)
             else:
                 context.counts.blank += 1
             last = reader.line_num
@@ -274,14 +263,14 @@ def _wrong_record(record: Sized, width: int, key: str) -> str:
     return f"{printable(key)} is empty" if len(record) == width else f"{fields}, and the header has {width}"
 
 
-def _columns_of(header: list[str], context: ReadContext, line: int) -> list[tuple[str, int]]:
+def _columns_of(header: list[str], context: ReadContext) -> list[tuple[str, int]]:
     """Return the names and positions of the other columns to return. Raises ValidationError for a wrong header."""
     if context.key not in header:
         raise missing_column(context.name, context.key, header, row=_ROW)
     columns = [(name, index) for index, name in enumerate(header) if name and context.takes(name)]
     context.note(header)
     if header.count(context.key) > 1 or len(dict(columns)) < len(columns):
-        raise context.line_error(line, "the header names a column twice")
+        raise context.error("the header names a column twice")
     return columns
 
 
@@ -294,31 +283,31 @@ _ARRAY = "an array: write one object a line instead (jq -c '.[]' does)"
 
 def read_json(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
     """Read one object a line. Blank lines are skipped. An id is a text, or an integer of any size."""
-    for number, line in enumerate(_lines(file, context), 1):
+    for line in _lines(file, context):
         try:
             row = _decode(line)
             fields = context.fields(row)
         except (msgspec.MsgspecError, RecursionError, ValueError):
             if line.strip():
-                is_array = number == 1 and line.lstrip().startswith("[")
-                raise context.line_error(number, _ARRAY if is_array else _NOT_AN_OBJECT) from None
+                is_array = context.line == 1 and line.lstrip().startswith("[")
+                raise context.error(_ARRAY if is_array else _NOT_AN_OBJECT) from None
             context.counts.blank += 1
             continue
-        user = _id_in(row, context, number)
+        user = _id_in(row, context)
         context.note(row)
         yield (user, fields) if context.rows else user
 
 
-def _id_in(row: Mapping[str, Any], context: ReadContext, number: int) -> str:
+def _id_in(row: Mapping[str, Any], context: ReadContext) -> str:
     user = row.get(context.key)
     if type(user) is int:
         return str(user)
     if type(user) is str and user:
         return user
     if context.key not in row:
-        raise missing_column(f"{context.name}, line {number}", context.key, list(row))
+        raise missing_column(f"{context.name}, line {context.line}", context.key, list(row))
     kind = "an empty text" if user == "" else type(user).__name__
-    raise context.line_error(number, f"{printable(context.key)} must be a text or an integer; got {kind}")
+    raise context.error(f"{printable(context.key)} must be a text or an integer; got {kind}")
 
 
 FORMATS: Mapping[str, Form] = {

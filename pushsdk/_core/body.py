@@ -28,8 +28,8 @@ def encode_user_id(user_id: str) -> EncodedIds:
     return encode_user_ids((user_id,))
 
 
-def encode_user_ids(user_ids: Sequence[str], name: str = "user_ids") -> EncodedIds:
-    """Return the encoded ids in the given order. ``name`` is the argument with the ids.
+def encode_user_ids(user_ids: Sequence[str], name: str = "user_ids", first: int = 0) -> EncodedIds:
+    """Return the encoded ids in the given order, which are those from ``first`` on in the argument ``name``.
 
     Raises ValidationError naming ``user_ids[3]``, never the id, unless every id is a non-empty str.
     """
@@ -40,7 +40,7 @@ def encode_user_ids(user_ids: Sequence[str], name: str = "user_ids") -> EncodedI
             pass
     if isinstance(user_ids, (str, bytes, bytearray, memoryview)) or not isinstance(user_ids, Sequence):
         raise value_error((name,), f"expected a sequence of str, got {kind_of(user_ids)}")
-    return EncodedIds(_encode([_user_id(user_id, (name, i)) for i, user_id in enumerate(user_ids)])[1:-1])
+    return EncodedIds(_encode([_user_id(user_id, (name, i)) for i, user_id in enumerate(user_ids, first)])[1:-1])
 
 
 def are_texts(user_ids: Sequence[object]) -> bool:

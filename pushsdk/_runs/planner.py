@@ -178,16 +178,10 @@ class Planner:
             self._duplicates = distinct.duplicates
 
     def _check(self, ids: Sequence[object]) -> None:
-        """Raise ValidationError with the number of the wrong id in the whole input."""
-        if are_texts(ids) and "".join(ids).isascii():  # type: ignore[arg-type]
-            return  # in a third of the time
-        try:
-            encode_user_ids(ids)  # type: ignore[arg-type] # checked here
-        except ValidationError as error:
-            # The error names the id as user_ids[3], counted from 0 within this block.
-            location, _, problem = str(error).partition(": ")
-            number = self._taken + int(location.partition("[")[2].rstrip("]")) + 1
-            raise ValidationError(f"user id number {number}: {problem}") from None
+        """Raise ValidationError with the index of the wrong id in the whole input."""
+        # The first look takes a third of the time.
+        if not (are_texts(ids) and "".join(ids).isascii()):  # type: ignore[arg-type]
+            encode_user_ids(ids, first=self._taken)  # type: ignore[arg-type] # checked here
 
     def _add_ids(self, ids: Sequence[str], *, last: bool = False) -> None:
         header = self._header

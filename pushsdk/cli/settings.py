@@ -115,19 +115,19 @@ def resolve(options: Mapping[str, object], *, key_needed: bool = True) -> Client
     raise usage_error(text) if by_option else ConfigurationError(text)
 
 
-def find(options: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> dict[str, SettingValue]:
+def find(options: Mapping[str, object]) -> dict[str, SettingValue]:
     """Return every setting that is set, and `OTHERS`, by name. Raises ConfigurationError for a bad file."""
     given = {name: SettingValue(value, f"--{name.replace('_', '-')}", "option") for name, value in options.items()}
-    variables = _variables(environ)
+    variables = _variables()
     others = {name: setting for name, setting in {**variables, **given}.items() if name in OTHERS}
-    if "config" not in others and (default := _default_file(environ)) and default.exists():
+    if "config" not in others and (default := _default_file()) and default.exists():
         others["config"] = SettingValue(str(default), "", "default")
-    tables = {**_running_emulator(environ), **(_read_settings(others["config"]) if "config" in others else {})}
-    layers = (given, _profile(tables, others, environ), variables, tables.get(None, {}))
+    tables = {**_running_emulator(), **(_read_settings(others["config"]) if "config" in others else {})}
+    layers = (given, _profile(tables, others), variables, tables.get(None, {}))
     return {**_merged(layers), **others}
 
 
-def _profile(tables: Tables, others: Layer, environ: Mapping[str, str]) -> Layer:
+def _profile(tables: Tables, others: Layer) -> Layer:
     """Return the settings in the chosen profile, if any. Raises ConfigurationError if there is none of its name."""
     profile = others.get("profile")
     if profile is None:
@@ -137,17 +137,17 @@ def _profile(tables: Tables, others: Layer, environ: Mapping[str, str]) -> Layer
     if profile.value == EMULATOR:
         raise ConfigurationError("no emulator runs, so its profile does not exist: start it with pushsdk emulator")
     known = ", ".join(sorted(filter(None, tables))) or "none: add a table [profiles.NAME]"
-    why = f"{others['config'].value} has {known}" if "config" in others else no_file(environ)
+    why = f"{others['config'].value} has {known}" if "config" in others else no_file()
     raise ConfigurationError(f"no profile has the name {profile.value!r}; {why}")
 
 
-def _variables(environ: Mapping[str, str]) -> dict[str, SettingValue]:
+def _variables() -> dict[str, SettingValue]:
     """Return the settings in variables. An empty variable in `OTHERS` is not set."""
     names = {f"PUSHSDK_{name.upper()}": name for name in (*SETTINGS, *KEYS, *OTHERS)}
     return {
-        name: SettingValue(environ[variable], variable, "variable")
+        name: SettingValue(os.environ[variable], variable, "variable")
         for variable, name in names.items()
-        if environ.get(variable) or (variable in environ and name not in OTHERS)
+        if os.environ.get(variable) or (variable in os.environ and name not in OTHERS)
     }
 
 
@@ -186,42 +186,42 @@ def _shown(name: str, value: Any) -> bool | float | str | None:
     return _PASSWORD.sub("***", value) if name in ("proxy", "claims") else str(value)
 
 
-def unknown_variables(environ: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str]]:
+def unknown_variables() -> Iterator[tuple[str, str]]:
     """Yield the name of each variable that looks like a pushsdk setting but isn't, with advice."""
-    for variable in sorted(environ):
+    for variable in sorted(os.environ):
         prefix, name = variable[:8], variable[8:]
         if prefix.upper() == "PUSHSDK_" and (prefix != "PUSHSDK_" or name not in map(str.upper, _VARIABLES)):
             near = near_word(name, _VARIABLES)
             advice = f"did you mean PUSHSDK_{near.upper()}?" if near else "for the variables see: pushsdk docs cli"
             yield variable, f"not a pushsdk variable, so it is ignored: {advice}"
-        elif variable.upper() == "HTTPS_PROXY" and "PUSHSDK_PROXY" not in environ:
+        elif variable.upper() == "HTTPS_PROXY" and "PUSHSDK_PROXY" not in os.environ:
             yield variable, "not read by pushsdk: to send through a proxy, set PUSHSDK_PROXY or pass --proxy"
 
 
-def no_file(environ: Mapping[str, str] = os.environ) -> str:
+def no_file() -> str:
     """Say where the settings file would be."""
-    file = _default_file(environ)
+    file = _default_file()
     return f"no settings file: {file} does not exist" if file else "no settings file: pass --config FILE"
 
 
-def _default_file(environ: Mapping[str, str]) -> Path | None:
+def _default_file() -> Path | None:
     if sys.platform == "win32":
-        folders = [environ.get("APPDATA")]
+        folders = [os.environ.get("APPDATA")]
     else:
-        folders = [environ.get("XDG_CONFIG_HOME"), os.path.join(environ.get("HOME", ""), ".config")]
+        folders = [os.environ.get("XDG_CONFIG_HOME"), os.path.join(os.environ.get("HOME", ""), ".config")]
     # A relative path is below the working directory.
     return next((Path(path, "pushsdk", "config.toml") for path in folders if path and os.path.isabs(path)), None)
 
 
-def emulator_file(environ: Mapping[str, str] = os.environ) -> Path | None:
+def emulator_file() -> Path | None:
     """Return the path of the file that holds the emulator's profile, and that is locked while the emulator runs."""
-    file = _default_file(environ)
+    file = _default_file()
     return file and file.with_name(f"{EMULATOR}.toml")
 
 
-def _running_emulator(environ: Mapping[str, str]) -> Tables:
+def _running_emulator() -> Tables:
     """Return the emulator's profile while it runs. A file that a killed emulator left behind is not locked."""
-    file = emulator_file(environ)
+    file = emulator_file()
     return _read_settings(SettingValue(str(file), "", "default")) if file and is_locked(file) else {}
 
 

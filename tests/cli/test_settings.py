@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -10,7 +11,7 @@ from pushsdk import ConfigurationError, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.secret import Secret
 from pushsdk.cli import settings as module
 from pushsdk.cli.exit import CommandError, Exit
-from pushsdk.cli.settings import check, find, read_key, resolve
+from pushsdk.cli.settings import check, read_key, resolve
 
 SECRET = "s3cret-key"
 URL = "https://push.example/api"
@@ -29,6 +30,11 @@ def home(tmp_path):
         return file
 
     return write
+
+
+def find(options, variables):
+    with mock.patch.dict(os.environ, variables, clear=True):
+        return module.find(options)
 
 
 def environ(tmp_path, **variables):

@@ -150,13 +150,13 @@ async def test_a_timedelta_is_taken_for_seconds():
         ),
         (
             lambda c: c.broadcast(Audience.query("SELECT 1 AS user_id").personalize(MESSAGE), MESSAGE),
-            "user id number 1: expected a str, got PushRequest: use send_each$",
+            r"user_ids\[0\]: expected a str, got PushRequest: use send_each$",
         ),
         (lambda c: c.send([uuid4()], MESSAGE), r"^user_ids\[0\]: expected a str, got UUID: pass str\(id\)$"),
-        (lambda c: c.broadcast([{"id": "u"}], MESSAGE), r"^user id number 1: .*, got dict: pass row\[0\] or row"),
+        (lambda c: c.broadcast([{"id": "u"}], MESSAGE), r"^user_ids\[0\]: .*, got dict: pass row\[0\] or row"),
         (lambda c: c.broadcast([{"userIds": ["u"], "message": MESSAGE}], MESSAGE), "got dict: use send_each$"),
         (lambda c: c.send([True], MESSAGE), "expected a str, got bool$"),
-        (lambda c: c.broadcast([b"u"], MESSAGE), "^user id number 1: expected a str, got bytes$"),
+        (lambda c: c.broadcast([b"u"], MESSAGE), r"^user_ids\[0\]: expected a str, got bytes$"),
         (lambda c: c.send_each([{"user_ids": ["u"]}]), r"^request number 1: \$.user_ids: .*did you mean userIds\?$"),
         (
             lambda c: c.broadcast(["u"], MESSAGE, run=f"daily-{date}.run"),

@@ -156,7 +156,7 @@ def test_a_settings_file_that_others_can_write_to_runs_no_command(plant, text, t
     file.chmod(0o600)
     plant(file)
     with pytest.raises(ConfigurationError, match=text):
-        find({"config": str(file)}, {})
+        find({"config": str(file)})
     assert not ran.exists()
 
 
