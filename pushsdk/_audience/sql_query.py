@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -57,7 +57,7 @@ class SqlQuery(DuckdbSource):
             )
         with connection() as db, duckdb_errors(self._name):
             check_select(db, self._sql)
-            if self._text_query is None or not self._text_query.show(db):
+            if self._text_query is None or not _show(db, *self._text_query):
                 self._text_query = _text_query(db, self._sql, self._key)
             yield db
 
@@ -151,19 +151,17 @@ def _are_numbered(names: Iterable[str]) -> bool:
     return any(re.sub(r"_\d+$", "", name) in folded - {name} for name in folded)
 
 
-class _TextQuery(NamedTuple):
-    """A query with text in the columns that feed the ids."""
+_TextQuery = tuple[str, Sequence[_Source]]
+"""A query with text in the columns that feed the ids, and the sources of these."""
 
-    sql: str
-    sources: Sequence[_Source] = ()
 
-    def show(self, db: Connection) -> bool:
-        """Create the result view. Return False if a file can't be read with the types that it had."""
-        with suppress(duckdb_module().Error):
-            if all(source.show(db) for source in self.sources):
-                db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {self.sql}")
-                return True
-        return False
+def _show(db: Connection, sql: str, sources: Sequence[_Source]) -> bool:
+    """Create the result view. Return False if a file can't be read with the types that it had."""
+    with suppress(duckdb_module().Error):
+        if all(source.show(db) for source in sources):
+            db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {sql}")
+            return True
+    return False
 
 
 _FIX = "types = {'user_id': 'VARCHAR'} in read_csv('users.csv')"
@@ -188,23 +186,22 @@ def _text_query(db: Connection, sql: str, key: str) -> _TextQuery:
     """
     if not _reader_of(db, sql):
         db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {sql}")  # or DuckDB says what is wrong
-        return _TextQuery(sql)
+        return sql, ()
     tree = json.loads(_called(db, "json_serialize_sql", sql))
     sources: list[_Source] = []
     _replace_sources(db, tree, sources)
     query = _called(db, "json_deserialize_sql", json.dumps(tree))
     origins = _origins(db, query, key)
     fixes = _fixes(db, query, sources, origins)
-    text_query = _TextQuery(query, sources)
-    if not fixes and not text_query.show(db):
-        text_query = _TextQuery(sql, sources)  # with a column that is in no table, such as filename
-    if (fixes and origins is None) or not text_query.show(db):
+    if not fixes and not _show(db, query, sources):
+        query = sql  # with a column that is in no table, such as filename
+    if (fixes and origins is None) or not _show(db, query, sources):
         raise ValidationError(
             f"the query: DuckDB guesses the types of the columns that {printable(key, 60)} is made from, and that "
             f"would change an id like 00123. State the types, as {' and '.join(fixes)}; use CAST where the query "
             "needs another type"
         )
-    return text_query
+    return query, sources
 
 
 def _fixes(db: Connection, query: str, sources: Sequence[_Source], origins: Origins | None) -> list[str]:

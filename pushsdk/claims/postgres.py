@@ -64,12 +64,13 @@ class PostgresClaims(ClaimStore):
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         self._schema = self.schema(table)
         self._table = table
-        # None for a pool from the caller.
-        self._create_pool = _pool_factory(target, self.timeout) if isinstance(target, Secret) else None
-        self._pool: Any = None if isinstance(target, Secret) else target
-        is_pool = hasattr(server, "acquire") and hasattr(server, "fetch") and not hasattr(server, "transaction")
-        if not isinstance(target, Secret) and not is_pool:
+        is_url = isinstance(target, Secret)
+        is_pool = hasattr(target, "acquire") and hasattr(target, "fetch") and not hasattr(target, "transaction")
+        if not (is_url or is_pool):
             raise must_be("server", "a URL or an asyncpg.Pool", server)
+        # None for a pool from the caller.
+        self._create_pool = _pool_factory(target, self.timeout) if is_url else None
+        self._pool: Any = None if is_url else target
         self._loop = LoopGuard()
         # Held while the first operation opens the pool and creates the table.
         self._opening = asyncio.Lock()
