@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
     try:
         return _run(words, before_command)
     except BaseException as error:
-        code = next((end(error, words) for kind, end in _ENDS if isinstance(error, kind)), None)
+        code = _end(error, words)
         if code is None:
             raise
         return code
@@ -85,8 +85,8 @@ def _command_of(words: Sequence[str]) -> Callable[[], Any]:
     try:
         command, bound, _ = app.parse_args([*options, *words[end:]], exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        worded = _USAGE_ERRORS.get(type(error).__name__, _as_it_is)(error)
-        raise usage_error(str(worded).replace(_DASH, "-")) from None
+        text = _USAGE_TEXTS.get(type(error).__name__, str)(error)
+        raise usage_error(text.replace(_DASH, "-")) from None
     if words[:1] == ["send"] and "users" in bound.arguments:  # not --help
         bound.arguments["users"] = _checked_users(bound.arguments["users"], options[1:], words[end + 1 :])
     bound.arguments.update({name: _with_dashes(value) for name, value in bound.arguments.items()})
@@ -116,43 +116,37 @@ def _checked_users(users: Sequence[str], options: Sequence[str], last: Sequence[
     return ["@-" if user == _DASH else user for user in users]
 
 
-def _unexpected_argument(error: "UnusedCliTokensError") -> CommandError:
+def _unexpected_argument(error: "UnusedCliTokensError") -> str:
     unused = _with_dashes((error.unused_tokens or [""])[0])
-    return usage_error(f"{' '.join(error.command_chain or ())}: unexpected argument {unused!r}")
+    return f"{' '.join(error.command_chain or ())}: unexpected argument {unused!r}"
 
 
-def _missing_argument(error: "MissingArgumentError") -> CommandError:
+def _missing_argument(error: "MissingArgumentError") -> str:
     argument = error.argument
     if argument is None or argument.tokens or error.keyword:  # given without a value
-        return usage_error(str(error))
-    return usage_error(f"{' '.join(error.command_chain or ())}: {argument.name} is required")
+        return str(error)
+    return f"{' '.join(error.command_chain or ())}: {argument.name} is required"
 
 
-def _unknown_command(error: "UnknownCommandError") -> CommandError:
+def _unknown_command(error: "UnknownCommandError") -> str:
     (word, *_) = error.unused_tokens or [""]
     if not word.startswith("-"):
-        return usage_error(str(error))
+        return str(error)
     name = _name_of(word)
-    return _key_error(name) or usage_error(f"{name}: options follow the command: pushsdk send user-1 --title Hello")
+    return _no_key(name) or f"{name}: options follow the command: pushsdk send user-1 --title Hello"
 
 
-def _unknown_option(error: "UnknownOptionError") -> CommandError:
-    """Return a usage error with the nearest option."""
+def _unknown_option(error: "UnknownOptionError") -> str:
+    """Return a text with the nearest option."""
     name = _name_of(error.token.keyword or error.token.value)
-    if key_error := _key_error(name):
-        return key_error
     error.token = error.token.evolve(keyword=name)
     known = error.argument_collection
     error.argument_collection = type(known)(option for option in known if _UNGUESSED.isdisjoint(option.names))
-    return usage_error(str(error))
+    return _no_key(name) or str(error)
 
 
-def _as_it_is(error: Exception) -> CommandError:
-    return usage_error(str(error))
-
-
-# By the name of cyclopts' class: cyclopts is imported late.
-_USAGE_ERRORS: Mapping[str, Callable[[Any], CommandError]] = {
+# The texts for some of cyclopts' errors, by class name: cyclopts is imported late.
+_USAGE_TEXTS: Mapping[str, Callable[[Any], str]] = {
     "MissingArgumentError": _missing_argument,
     "UnknownCommandError": _unknown_command,
     "UnknownOptionError": _unknown_option,
@@ -165,59 +159,46 @@ def _name_of(option: str) -> str:
     return re.split("[^a-zA-Z-]", option.replace("_", "-"), maxsplit=1)[0]
 
 
-def _key_error(name: str) -> CommandError | None:
+def _no_key(name: str) -> str:
+    """Return a text if the option is probably the Api-Key's, else ``""``."""
     if name.replace("-", "") not in _KEYS:
-        return None
-    return usage_error(f"{name} is not an option, others can read it: set PUSHSDK_API_KEY or pass --api-key-file")
+        return ""
+    return f"{name} is not an option, others can read it: set PUSHSDK_API_KEY or pass --api-key-file"
 
 
-def _print_error(error: CommandError, _: Sequence[str]) -> int:
+def _end(error: BaseException, words: Sequence[str]) -> int | None:
+    """Print why a command ended, and return its exit code; None for an error to raise."""
+    match error:
+        case CommandError():
+            return _print_error(error)
+        case ModuleNotFoundError() if str(error.name).partition(".")[0] in _EXTRA:
+            warn(f"pushsdk: the command line needs {error.name} (the extra 'cli'): pip install cyclopts rich")
+            return Exit.CANNOT_RUN
+        case KeyboardInterrupt():  # while modules load; a command handles signals itself
+            return Exit.INTERRUPTED
+        case BrokenPipeError() | SystemExit():  # rich exits if the pipe is closed; the commands return their code
+            _discard_output()
+            return _SIGPIPE
+        case OSError() if error.errno == errno.ENOSPC:
+            return _end_on_full_disk(words)
+        case Warning():
+            refused = " Nothing was sent: fix it, or pass --force"
+            return _print_error(usage_error(text_of(error, sent=f".{refused}", fallback=refused)))
+        case Exception() if (known := command_error(error)) is not None:
+            return _print_error(known)
+    return None
+
+
+def _print_error(error: CommandError) -> int:
     for line in str(error).splitlines():
         warn(f"pushsdk: {line}")
     return error.code
 
 
-def _name_extra(error: ModuleNotFoundError, _: Sequence[str]) -> int | None:
-    if (error.name or "").partition(".")[0] not in _EXTRA:
-        return None
-    warn(f"pushsdk: the command line needs {error.name} (the extra 'cli'): pip install cyclopts rich")
-    return Exit.CANNOT_RUN
-
-
-def _end_pipe(_: BaseException, __: Sequence[str]) -> int:
-    _discard_output()
-    return _SIGPIPE
-
-
-def _tell_full_disk(error: OSError, words: Sequence[str]) -> int | None:
-    if error.errno != errno.ENOSPC:
-        return None
+def _end_on_full_disk(words: Sequence[str]) -> int:
     _discard_output()
     warn("pushsdk: can't write the output: the disk is full (a run file keeps its results)")
     return Exit.UNKNOWN if _SENDING.intersection(words[:1]) else Exit.CANNOT_RUN
-
-
-def _tell_known(error: Exception, words: Sequence[str]) -> int | None:
-    known = command_error(error)
-    return None if known is None else _print_error(known, words)
-
-
-def _refuse(warning: Warning, _: Sequence[str]) -> int:
-    refused = " Nothing was sent: fix it, or pass --force"
-    return _print_error(usage_error(text_of(warning, sent=f".{refused}", fallback=refused)), _)
-
-
-# The endings of a command, and the function that prints each and returns the exit code, or None to raise. First match.
-_ENDS: Sequence[tuple[type[BaseException], Callable[[Any, Sequence[str]], int | None]]] = (
-    (CommandError, _print_error),
-    (ModuleNotFoundError, _name_extra),
-    (KeyboardInterrupt, lambda *_: Exit.INTERRUPTED),  # while modules load; a command handles signals itself
-    (BrokenPipeError, _end_pipe),
-    (SystemExit, lambda *_: _SIGPIPE),  # rich exits if the pipe is closed; the commands return their code
-    (OSError, _tell_full_disk),
-    (Warning, _refuse),
-    (Exception, _tell_known),
-)
 
 
 def _discard_output() -> None:
