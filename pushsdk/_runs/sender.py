@@ -104,7 +104,7 @@ class ChunkSender:
         self._varied = varied
         self._resends = resends
         #: Ends the sending early.
-        self.stopping = Stopping(engine, stop_policy, not_after)
+        self.stopping = Stopping(engine.timers, engine.limiter.rate_limiter, stop_policy, not_after)
         # Requests that wait after a failure.
         self._pausing = 0
         #: The record of responses to the message that all chunks share.

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from pushsdk._core.outcome import ACCEPTED, Failure, Outcome
+from pushsdk._core.rate_limit import RateLimiter
 from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 from pushsdk._core.user_states import UserStatus
-from pushsdk._io.engine import Engine
-from pushsdk._io.timers import DeadlineScope
+from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._runs.plan import StopCause, StopReason
 from pushsdk._runs.progress import TICK
 
@@ -53,10 +53,12 @@ class SendingClock:
 class Stopping:
     """Stops one run. Made inside the event loop."""
 
-    def __init__(self, engine: Engine, policy: StopPolicy | None, not_after: datetime | None) -> None:
-        self._timers = engine.timers
-        self._rate_limiter = engine.limiter.rate_limiter
-        self.clock = SendingClock(engine.loop)
+    def __init__(
+        self, timers: TimerWheel, rate_limiter: RateLimiter, policy: StopPolicy | None, not_after: datetime | None
+    ) -> None:
+        self._timers = timers
+        self._rate_limiter = rate_limiter
+        self.clock = SendingClock(timers.loop)
         self._monitor = StopMonitor(policy or StopPolicy())
         self._monitor.started(self.clock.now())
         # Requests that wait for a slot or after a failure: ``stop`` wakes them.
