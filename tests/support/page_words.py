@@ -14,3 +14,19 @@ async def see(where, role, name, **options):
 async def read(where, text, **options):
     """Wait for the text."""
     await where.get_by_text(text, **options).wait_for()
+
+
+async def counted(page, text):
+    """Wait for the count of the list."""
+    await read(page.locator(".list-count"), text, exact=True)
+
+
+async def keys(page, *names):
+    """Press these keys in turn."""
+    for name in names:
+        await page.keyboard.press(name)
+
+
+async def visit(page, view):
+    """Go to a view of the page."""
+    await page.evaluate("view => { location.hash = `#/${view}` }", view)

@@ -32,22 +32,14 @@ def chromium():
     return os.environ.get("PUSHSDK_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 
-def missing():
-    """Return the reason why there is no browser, or None."""
-    if not all(map(find_spec, ("playwright", "axe_playwright_python"))):
-        return "playwright or axe is not installed: pip install playwright axe-playwright-python"
-    return None if chromium() else "no chromium on this machine: apt-get install chromium"
-
-
 @pytest.fixture(autouse=True)
 def _browser_or_reason():
     if os.environ.get("PUSHSDK_BROWSER") == "0":
         pytest.skip("PUSHSDK_BROWSER=0")
-    reason = missing()
-    if reason is not None and os.environ.get("PUSHSDK_REQUIRE_BROWSER") == "1":
-        pytest.fail(reason)
-    if reason is not None:
-        pytest.skip(reason)
+    is_complete = chromium() and all(map(find_spec, ("playwright", "axe_playwright_python")))
+    if not is_complete:
+        end = pytest.fail if os.environ.get("PUSHSDK_REQUIRE_BROWSER") == "1" else pytest.skip
+        end("needs chromium (apt-get install chromium) and: pip install playwright axe-playwright-python")
 
 
 class Desk:

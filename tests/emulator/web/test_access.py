@@ -1,7 +1,7 @@
 """Accessibility: the keyboard is enough, and axe has no findings on any view, light and wide or dark and narrow."""
 
 import pytest
-from support.page_words import press, read, see
+from support.page_words import counted, keys, press, read, see, visit
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
@@ -48,7 +48,7 @@ async def test_axe_finds_nothing_on_any_view(desk, dark, width):
         ("pushes/refused", ".refused-list li"),
         ("pushes/6", ".detail-head .advice"),
     ):
-        await page.evaluate(f"location.hash = '#/{view}'")
+        await visit(page, f"{view}")
         await page.locator(f".view:not([hidden]) {ready}").first.wait_for(state="attached")
         assert await violations(page) == [], view
     for tab in ("Users", "Code", "Raw"):
@@ -61,7 +61,7 @@ async def test_axe_finds_nothing_on_any_view(desk, dark, width):
     await desk.theirs("Theirs")
     await see(page, "button", "1 push with another key")
     await page.get_by_label("Inbox", exact=True).select_option("*")
-    await page.keyboard.press("3")
+    await keys(page, "3")
     await see(page, "heading", "Users belong to an inbox")
     assert await violations(page) == [], "all inboxes"
 
@@ -97,47 +97,45 @@ async def test_the_keyboard_does_it_all(desk):
     page = await desk.page()
     title = page.get_by_role("group", name="iPhone").locator(".card-title")
     for key, text in (("g", "tea two"), ("j", "coffee"), ("ArrowDown", "tea one"), ("k", "coffee"), ("g", "tea two")):
-        await page.keyboard.press(key)
+        await keys(page, key)
         await see(page, "option", text, selected=True)
         await read(title, text, exact=True)
-    await page.keyboard.press("l")
+    await keys(page, "l")
     await read(title, "tea two auf Deutsch")
-    await page.keyboard.press("l")
+    await keys(page, "l")
     await read(title, "tea two", exact=True)
-    await page.keyboard.press("e")
+    await keys(page, "e")
     await see(page, "group", "iPhone, expanded")
-    await page.keyboard.press("/")
+    await keys(page, "/")
     await page.keyboard.type("tea")  # typing does not move the choice
-    await read(page.locator(".list-count"), "2 pushes", exact=True)
-    await page.keyboard.press("Enter")
-    await page.keyboard.press("j")
+    await counted(page, "2 pushes")
+    await keys(page, "Enter", "j")
     await see(page, "option", "tea one", selected=True)
-    await page.keyboard.press("4")
+    await keys(page, "4")
     await see(page, "heading", "Faults")
     await page.keyboard.press("/")  # from a view without a search
     await page.locator("input[type=search]:focus").wait_for()
     await page.keyboard.type("tea")
-    await page.keyboard.press("Enter")
-    await read(page.locator(".list-count"), "2 pushes", exact=True)
-    for key, text in (("g", "tea two"), ("j", "tea one")):
-        await page.keyboard.press(key)
-        await see(page, "option", text, selected=True)
+    await keys(page, "Enter")
+    await counted(page, "2 pushes")
+    await keys(page, "g", "j")
+    await see(page, "option", "tea one", selected=True)
     await desk.push("green tea")
     await desk.push("water")
-    await read(page.locator(".list-count"), "3 pushes", exact=True)
-    await page.keyboard.press("?")
+    await counted(page, "3 pushes")
+    await keys(page, "?")
     await see(page, "dialog", "Help")
-    await page.keyboard.press("Escape")
+    await keys(page, "Escape")
     for _ in range(3):
         await page.keyboard.down("s")  # a held key sends once
     await page.keyboard.up("s")
-    await read(page.locator(".list-count"), "4 pushes", exact=True)
-    await page.keyboard.press("x")
+    await counted(page, "4 pushes")
+    await keys(page, "x")
     editing = page.get_by_role("textbox", name="Title (en)", exact=True)
     await editing.focus()
-    await page.keyboard.press("Control+a")
+    await keys(page, "Control+a")
     await page.keyboard.type("typed")
-    await page.keyboard.press("Control+Enter")
+    await keys(page, "Control+Enter")
     await read(page.get_by_role("status", name="Result"), "204")
     titles = [push.message["title"]["en"] for push in desk.emulator.pushes]
     assert titles == ["tea one", "coffee", "tea two", "green tea", "water", "tea one", "typed"]

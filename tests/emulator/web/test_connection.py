@@ -2,7 +2,7 @@
 
 import asyncio
 
-from support.page_words import read, see
+from support.page_words import counted, see
 
 from pushsdk.emulator import Emulator
 
@@ -41,7 +41,7 @@ async def test_a_flood_is_shown_to_its_last_push_and_a_reset_empties_the_page(de
     await asyncio.gather(*(some(sender) for sender in range(10)))
     await desk.push("The last")
     await see(page, "option", "The last")
-    await read(page.locator(".list-count"), "501 pushes")
+    await counted(page, "501 pushes")
     assert await page.locator(".push-row").count() < 60
     await page.locator(".card").first.wait_for()  # otherwise the page requests deleted pushes
     await desk.control("POST", "/reset", {})

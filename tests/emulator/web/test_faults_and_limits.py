@@ -1,8 +1,6 @@
 """Fault rules, limits and the clock: set on the page, effective on the wire."""
 
-from support.page_words import press, read, see
-
-from pushsdk.emulator.faults import PRESETS
+from support.page_words import press, read, visit
 
 
 async def test_faults_are_switched_on_counted_edited_and_switched_off(open_desk):
@@ -32,21 +30,10 @@ async def test_faults_are_switched_on_counted_edited_and_switched_off(open_desk)
     assert await desk.push() == 204
     await press(page, "Rule teapot", "switch")
     await page.locator(".rule:not(.off)").wait_for()
-    await page.evaluate("location.hash = '#/compose'")
+    await visit(page, "compose")
     await press(page, "Send", exact=True)
     await read(page.get_by_role("status", name="Result"), "418")
     assert all("400" in one for one in desk.complaints)  # the console names the refusal, and nothing else
-
-
-async def test_the_faults_of_the_start_are_shown_before_the_first_push(open_desk):
-    desk = await open_desk(faults=PRESETS["flaky"].faults)
-    page = await desk.page("/#/faults")
-    await see(page, "button", "flaky", pressed=True)
-    await see(page, "link", "3 rules on")
-    await press(page, "outage")
-    await see(page, "link", "2 rules on")
-    assert [request.status for request in desk.emulator.inbox().requests()] == []
-    assert desk.complaints == []
 
 
 async def test_limits_and_the_clock_are_set_with_forms(desk):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.page_words import press, read, see
+from support.page_words import keys, press, read, see
 
 
 def title(page, phone="iPhone"):
@@ -110,7 +110,7 @@ async def test_a_push_is_in_the_list_soon_and_shows_its_languages_and_placeholde
     await press(page, "long", "option")
     await press(page.locator("h2"), "show all")
     assert len(await page.get_by_role("dialog").locator("pre").inner_text()) > 2400
-    await page.keyboard.press("Escape")
+    await keys(page, "Escape")
     assert (await page.locator(".ios-card").bounding_box())["height"] < 200  # as on a lock screen
 
 
@@ -156,7 +156,7 @@ async def test_the_json_is_sent_as_it_is_shown_and_any_name_can_be_edited(desk, 
     await send(page)
     assert desk.emulator.pushes[0].body == sent.encode()
     await press(page, "Open push 1", "link")
-    await page.keyboard.press("x")
+    await keys(page, "x")
     await read(page, "A copy of push 1")
     await field(page, name).fill("3")  # of the placeholder
     await field(page, "Title (en)").fill(f"{text}!")
@@ -171,8 +171,7 @@ async def test_on_a_narrow_screen_the_list_and_the_push_take_turns(desk):
     page = await desk.page("/#/compose", width=390, height=800)
     await send(page)
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
-    await page.keyboard.press("Escape")
-    await page.keyboard.press("1")
+    await keys(page, "Escape", "1")
     await press(page, "Hello there", "option")
     await read(title(page), "Hello there")
     assert not await page.get_by_role("listbox").is_visible()

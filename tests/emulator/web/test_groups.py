@@ -2,7 +2,7 @@
 
 import asyncio
 
-from support.page_words import press, read, see
+from support.page_words import counted, keys, press, read, see
 
 
 async def broadcast(desk, title, first, last):
@@ -19,15 +19,15 @@ async def test_equal_pushes_are_one_row_that_opens_to_its_users(desk):
     sale = page.get_by_role("option", name="Sale")
     for text in ("114 pushes", "112 users", "2 failed"):
         await read(sale, text)
-    await read(page.locator(".list-count"), "115 pushes", exact=True)
+    await counted(page, "115 pushes")
     assert await page.locator(".push-row").count() == 2
     await page.get_by_role("listbox").focus()
-    await page.keyboard.press("g")
+    await keys(page, "g")
     await read(page, "One of 114 pushes with these texts")
-    await page.keyboard.press("Enter")
+    await keys(page, "Enter")
     await see(page, "option", "user-114")
-    await read(page.locator(".list-count"), "100+ pushes", exact=True)
-    await page.keyboard.press("j")
+    await counted(page, "100+ pushes")
+    await keys(page, "j")
     await see(page, "option", "user-113", selected=True)
     await press(page, "Delete", exact=True)
     await press(page.get_by_role("dialog"), "Delete")
@@ -58,7 +58,7 @@ async def test_what_changes_while_the_list_loads_is_in_it(desk):
     await see(page, "option", "Later")
     await read(page.get_by_role("option", name="Sale"), "2 pushes")
     await asyncio.gather(*(desk.control("DELETE", f"/requests/{number}") for number in (1, 3)))
-    await read(page.locator(".list-count"), "1 push", exact=True)
+    await counted(page, "1 push")
     await press(page, "Delete all")
     await press(page.get_by_role("dialog"), "Delete all")
     await see(page, "heading", "Send a push")

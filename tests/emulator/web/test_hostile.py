@@ -2,7 +2,7 @@
 
 from importlib.resources import files
 
-from support.page_words import press, read
+from support.page_words import keys, press, read, visit
 from support.whole import whole
 
 from pushsdk._core.models import MobilePush
@@ -68,11 +68,11 @@ async def test_hostile_pushes_are_inert_on_every_tab(desk):
         assert await desk.send(body) == 204, payload[:60]
     page = await desk.page()
     for number in range(1, len(PAYLOADS) + 1):
-        await page.evaluate(f"location.hash = '#/pushes/{number}'")
+        await visit(page, f"pushes/{number}")
         await read(page.locator(".detail:not(.waiting) .eyebrow"), f"Push {number} ")
         for tab in TABS:
             await press(page, tab, "tab")
-        await page.keyboard.press("e")
+        await keys(page, "e")
         await harmless(desk, page)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -94,14 +94,14 @@ async def test_hostile_users_campaigns_rules_and_names_are_inert(desk):
     await desk.control("PUT", "/faults", {"faults": rules})
     page = await desk.page("/#/campaigns")
     for view in ("Campaigns", "Users"):
-        await page.evaluate(f"location.hash = '#/{view.lower()}'")
+        await visit(page, f"{view.lower()}")
         links = page.get_by_role("list", name=view).get_by_role("link")
         await links.nth(5).wait_for()
         for index in range(6):
             await links.nth(index).click()
             await page.locator(".view:not([hidden]) .detail h2").wait_for()
             await harmless(desk, page)
-    await page.evaluate("location.hash = '#/faults'")
+    await visit(page, "faults")
     await page.locator(".rule").nth(5).wait_for()
     await harmless(desk, page)
     assert PAYLOADS[0][:20] in await page.get_by_label("Inbox", exact=True).locator("option").inner_text()
@@ -118,8 +118,8 @@ async def test_an_odd_address_a_deep_value_and_a_body_that_is_not_json_do_not_br
     await read(page, "<script>window.hit=1</script>")
     await harmless(desk, page)
     for address in ("constructor", "__proto__", "toString/1", "pushes/%E0%A4%A", "%", "campaigns/%", "users/u"):
-        await page.evaluate("address => { location.hash = `#/${address}` }", address)
-        await page.keyboard.press("1")
+        await visit(page, address)
+        await keys(page, "1")
         await press(page, "Deep", "option")
         await page.locator(".card-title").get_by_text("Deep").first.wait_for()
     assert [complaint for complaint in desk.complaints if "404" not in complaint] == []  # there is no such campaign

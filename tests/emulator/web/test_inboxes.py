@@ -2,7 +2,7 @@
 
 import json
 
-from support.page_words import press, read, see
+from support.page_words import counted, keys, press, read, see
 
 
 async def downloaded(page):
@@ -22,13 +22,13 @@ async def test_all_inboxes_are_one_live_list_in_which_each_push_keeps_its_inbox(
     inbox = page.get_by_label("Inbox", exact=True)
     await inbox.select_option("*")
     await see(page, "heading", "Faults belong to an inbox")
-    await page.keyboard.press("1")
+    await keys(page, "1")
     await read(page.get_by_role("option", name="Mine"), "Checkout")
     await desk.theirs("Live", "a-third-key")
     await read(page.get_by_role("option", name="Live"), "Inbox 3")
     assert await downloaded(page) == ("all inboxes.jsonl", ["Live", "Theirs", "Mine"])
     await page.reload()
-    await read(page.locator(".list-count"), "3 pushes", exact=True)
+    await counted(page, "3 pushes")
     await press(page, "Theirs", "option")
     await press(page, "Send again")
     await read(page.locator(".eyebrow"), "Push 4 ")
@@ -36,7 +36,7 @@ async def test_all_inboxes_are_one_live_list_in_which_each_push_keeps_its_inbox(
     assert await page.get_by_role("button", name="Delete all").count() == 0
     await press(page, "Delete", exact=True)
     await press(page.get_by_role("dialog"), "Delete")
-    await read(page.locator(".list-count"), "3 pushes", exact=True)
+    await counted(page, "3 pushes")
     assert [push.id for push in desk.emulator.inbox("another-key").pushes] == [2]
     await press(page, "Mine", "option")
     await press(page, "Users", "tab")
@@ -76,7 +76,7 @@ async def test_the_key_of_the_terminal_is_shown_and_copied_and_the_guide_is_link
     assert await page.evaluate("navigator.clipboard.readText()") == desk.emulator.api_key
     await press(dialog, "Command line", "tab")
     await read(dialog, f"export PUSHSDK_BASE_URL={desk.emulator.base_url}")
-    await page.keyboard.press("Escape")
+    await keys(page, "Escape")
     async with page.context.expect_page() as opening:
         await press(page, "Guide", "link", exact=True)
     guide = await opening.value

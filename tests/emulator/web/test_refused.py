@@ -1,6 +1,6 @@
 """Pushes that reach no phone are explained: refused, stopped by a fault, for no platform, without an inbox."""
 
-from support.page_words import press, read, see
+from support.page_words import keys, press, read, see, visit
 
 from pushsdk.emulator import Fault
 
@@ -27,10 +27,10 @@ async def test_each_push_that_reaches_no_phone_says_why(desk):
         (4, "Failed with 503", "down"),
         (5, "No answer", "lost-request"),
     ):
-        await page.evaluate(f"location.hash = '#/pushes/{number}'")
+        await visit(page, f"pushes/{number}")
         await see(page, "heading", heading)
         await page.locator(".stage").get_by_text(text).first.wait_for()
-        await page.keyboard.press("e")
+        await keys(page, "e")
         assert await page.locator(".phone").count() == 0
     await read(page.get_by_role("option", name="For none"), "no platform")
     await press(page, "Lost 6", "option")
