@@ -2,7 +2,6 @@
 
 import heapq
 import itertools
-import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -43,22 +42,16 @@ def about(seconds, per_user=0.0):
 
 
 class Pool:
-    """A service with workers and a queue.
+    """A service with workers and a queue. ``stray``: it refuses this share."""
 
-    ``most``: it refuses more requests at once. ``stray``: it refuses this share. ``pauses``: how often, how long.
-    """
-
-    def __init__(self, simulation, workers, seconds, *, most=math.inf, stray=0.0, pauses=None):
+    def __init__(self, simulation, workers, seconds, *, stray=0.0):
         self._simulation, self.workers, self.seconds = simulation, workers, seconds
-        self._most, self._stray, self._busy, self._paused_until = most, stray, 0, 0.0
+        self._stray, self._busy = stray, 0
         self._queue = deque()
-        if pauses is not None:
-            simulation.at(pauses[0], self._pause, *pauses)
 
     def take(self, users, answer):
-        full = self._busy + len(self._queue) >= self._most
-        if full or self._simulation.random.random() < self._stray:
-            self._simulation.at(self._simulation.now + 0.001, answer, Reply(503 if full else 429, 0.0))
+        if self._simulation.random.random() < self._stray:
+            self._simulation.at(self._simulation.now + 0.001, answer, Reply(429, 0.0))
             return
         self._queue.append((users, answer))
         self._work()
@@ -71,16 +64,9 @@ class Pool:
             simulation.at(simulation.now + self.seconds(simulation.random, users), self._finish, answer)
 
     def _finish(self, answer):
-        if self._simulation.now < self._paused_until:
-            self._simulation.at(self._paused_until, self._finish, answer)
-            return
         self._busy -= 1
         self._work()
         answer(Reply())
-
-    def _pause(self, every, seconds):
-        self._paused_until = self._simulation.now + seconds
-        self._simulation.at(self._simulation.now + every, self._pause, every, seconds)
 
 
 class Throttled:

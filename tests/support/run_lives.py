@@ -1,17 +1,14 @@
 """Random scenarios of a run: processes, users, and the service of one process. Drawn by hypothesis."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from hypothesis import strategies as st
 
 from pushsdk import Batching, Rate, StopPolicy
 from pushsdk._core.outcome import Failure
-from support.fake_service import (
-    FakeService,
-    answer,
-    fails,
-)
+from support.fake_service import FakeService, answer, fails
 from support.kill_service import number_of
 from support.model_settings import FAULTS as COMMON
 from support.model_settings import mostly
@@ -34,41 +31,26 @@ BRAKES = {
 class RunLife(NamedTuple):
     """The actions of one process on the run."""
 
-    faults: list[str]
-    on_unknown: Literal["skip", "resend"]
+    faults: Sequence[str] = ()
+    on_unknown: Literal["skip", "resend"] = "skip"
     #: How the process ends, and when: after a number of requests, plus seconds and turns of the loop.
-    end: str | None
-    requests: int
-    seconds: float
-    steps: int
+    end: str | None = None
+    requests: int = 0
+    seconds: float = 0.0
+    steps: int = 0
     #: True if requests that were written before a kill are processed afterwards.
-    late: bool
-    resumes: bool
-    stop_policy: str
-    limit: int | None
-    in_flight: int
-    rate: Rate
-    durable: bool
+    late: bool = False
+    resumes: bool = False
+    stop_policy: str = "off"
+    limit: int | None = None
+    in_flight: int = 3
+    rate: Rate = Rate()
+    durable: bool = False
     #: Other requests of the same client, at the same time.
-    sends: int
+    sends: int = 0
 
 
-CALM = RunLife(
-    faults=[],
-    on_unknown="skip",
-    end=None,
-    requests=0,
-    seconds=0.0,
-    steps=0,
-    late=False,
-    resumes=False,
-    stop_policy="off",
-    limit=None,
-    in_flight=3,
-    rate=Rate(),
-    durable=False,
-    sends=0,
-)
+CALM = RunLife()
 
 
 class RunWorld(NamedTuple):
