@@ -88,6 +88,10 @@ async def reached(api, uuid, state, *, before=None):
     return campaign
 
 
+def full(*_):
+    raise StoreError("the disk is full")
+
+
 async def states(api, *uuids):
     return [(await api.get(f"/campaigns/{uuid}"))["state"] for uuid in uuids]
 
@@ -195,9 +199,6 @@ async def test_a_campaign_without_a_query_or_tables_does_not_run_and_says_why(se
 
 @pytest.mark.parametrize("is_full", [False, True])
 async def test_a_failed_campaign_says_why_and_has_no_recipients(serve, tables, is_full, monkeypatch):
-    def full(*_):
-        raise StoreError("the disk is full")
-
     tables.error = "no such table: users"
     if is_full:
         monkeypatch.setattr(Store, "deliver", full)
@@ -208,9 +209,6 @@ async def test_a_failed_campaign_says_why_and_has_no_recipients(serve, tables, i
 
 
 async def test_a_disk_that_stays_full_leaves_the_campaign_to_the_next_process(serve, tables, monkeypatch):
-    def full(*_):
-        raise StoreError("the disk is full")
-
     update, updates = Store.update, []
 
     def once(store, campaign):

@@ -111,9 +111,7 @@ async def test_each_key_has_an_inbox_which_is_also_read_by_its_public_name(api, 
     await wire.push("ann")
     uuid = (await wire.campaign()).json["uuid"]
     other = Api(emulator, Api_Key="another")
-    for path in ("/users", "/requests"):
-        assert await other.get(path) == {path[1:]: [], "next": None}
-    assert await other.get("/campaigns") == []
+    assert [await other.get(path) for path in ("/users", "/campaigns")] == [{"users": [], "next": None}, []]
     for method, path in (("GET", "/requests/1"), ("GET", f"/campaigns/{uuid}"), ("POST", f"/campaigns/{uuid}/start")):
         assert (await other.refused(method, path, {}))[0] == 404
     assert (await other.done("DELETE", "/requests/1"))["deleted"] == 0
@@ -137,7 +135,6 @@ async def test_requests_are_read_over_all_inboxes(emulator, wire):
     second, first = [inbox["inbox"] for inbox in await api.get("/inboxes")]
     requests = (await api.get("/requests?inbox=*&search=user:ann"))["requests"]
     assert [(request["id"], request["inbox"]) for request in requests] == [(2, second), (1, first)]
-    assert (await api.get("/requests/2?inbox=*"))["inbox"] == second
     assert [line["inbox"] for line in await downloaded(api, "inbox=*")] == [second, first]
 
 
@@ -165,12 +162,12 @@ async def test_a_user_has_pushes_oldest_first_and_notifications_which_expire(api
     sent = {"userIds": ["a/b", "a/b"], "message": {**MESSAGE, "ttl": 60}, "customFields": {"a": 10**40}}
     await wire.send(sent)
     await wire.push("a/b")
-    before, user = await api.get("/clock"), await api.user("a/b")
+    user = await api.user("a/b")
     first, second = user["pushes"]
     assert (user["accepted"], first["times"], second["times"], second["custom_fields"]) == (3, 2, 1, None)
     assert (first["message"], first["custom_fields"]) == (sent["message"], sent["customFields"])
     after = await api.done("POST", "/clock", {"advance": 3600})
-    assert (before["ahead"], after["ahead"], 3600 <= after["now"] - before["now"] < 4200) == (0, 3600, True)
+    assert (after["ahead"], 3600 <= after["now"] - first["time"] < 4200) == (3600, True)
     for devices, state in ((user["devices"], "delivered"), ((await api.user("a/b"))["devices"], "expired")):
         assert [card["state"] for name in devices for card in devices[name]] == [state] * 2
     await wire.push("ann")
@@ -277,8 +274,7 @@ async def test_a_reset_empties_the_inbox_and_restarts_its_rules(api, wire):
     for _ in range(2):
         assert [(await wire.push("ann")).status for _ in range(3)] == [503, 204, 429]
         await api.done("POST", "/reset", {})
-        for path in ("/users", "/requests"):
-            assert await api.get(path) == {path[1:]: [], "next": None}
+        assert await api.get("/requests") == {"requests": [], "next": None}
         assert [rule["hits"] for rule in (await api.get("/faults"))["faults"]] == [0]
     assert (await api.get("/inboxes"), inbox["label"]) == ([inbox], "Mine <b>")
 

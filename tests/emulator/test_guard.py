@@ -109,9 +109,6 @@ def test_a_named_host_needs_the_emulators_port_unless_it_names_one(port, host, a
     assert admits(guard.check_origin, {"Host": host, "Origin": f"https://{host}"}) == admitted
 
 
-# Other hostile requests
-
-
 # The token
 
 
@@ -147,8 +144,7 @@ async def test_without_the_token_every_route_is_refused(guarded, authorization):
         assert answer.headers["www-authenticate"] == "Bearer"
         assert "secret" not in answer.body.decode()
         assert TOKEN not in answer.body.decode()
-    for method, path in (("GET", "/nothing"), ("OPTIONS", "/users")):
-        assert (await guarded.raw(method, f"{ROOT}{path}", Authorization=authorization)).status == 401
+    assert (await guarded.raw("GET", f"{ROOT}/nothing", Authorization=authorization)).status == 401
 
 
 async def test_the_token_opens_the_routes_for_the_named_hosts(guarded):

@@ -40,33 +40,6 @@ async def test_delayed_requests_overtaken_by_a_reset_are_answered_and_not_stored
     assert inbox.users() == {"bob": 1}
 
 
-# From another thread
-
-
-async def test_another_thread_can_set_and_read_an_inbox(wire, emulator):
-    inbox = emulator.inbox("theirs")
-
-    def work():
-        inbox.label("nightly")
-        inbox.limits = ServiceLimits(max_users=1)
-        inbox.set_faults([Fault.status(500, first=1, name="once")])
-        calls = [wire.push(*users, Api_Key="theirs") for users in ("a", "b", "ab")]
-        statuses = [asyncio.run_coroutine_threadsafe(call, loop).result(60).status for call in calls]
-        totals = inbox.hits(), inbox.users(), len(inbox.pushes), inbox.duplicates()
-        inbox.forget()
-        return statuses, totals, inbox.users(), inbox.hits(), inbox.limits, inbox.faults
-
-    loop = asyncio.get_running_loop()
-    assert await asyncio.to_thread(work) == (
-        [500, 204, 413],
-        ({"once": 1}, {"b": 1}, 1, {}),
-        {},
-        {"once": 0},
-        ServiceLimits(max_users=1),
-        (Fault.status(500, first=1, name="once"),),
-    )
-
-
 # A full disk
 
 
