@@ -10,7 +10,6 @@ from support.command_line import run_apart, started
 from support.service_thread import wait_until
 
 from pushsdk import AsyncPushClient, read_report
-from pushsdk._runs.run_file.journal import Journal
 from pushsdk.cli.commands import runs
 from pushsdk.cli.exit import Exit
 from pushsdk.emulator import Fault
@@ -83,18 +82,6 @@ def test_a_folder_that_others_may_write_is_refused(broadcast, service, folder):
     (folder / "spring").chmod(0o777)
     assert "only its owner may write to it" in broadcast().err
     assert service.requests == 0
-
-
-@pytest.mark.usefixtures("service")
-def test_a_report_names_who_stopped_the_processes_and_the_command_that_goes_on(broadcast, monkeypatch):
-    async def stopped(*_):
-        return Exit.INCOMPLETE
-
-    monkeypatch.setattr(runs, "send_folder", stopped)
-    monkeypatch.setattr(Journal, "stopped_by", lambda _, since=None: since and "bob")
-    result = broadcast("--json")
-    assert json.loads(result.out)["stopped"] == "bob stopped it"
-    assert "to send the rest:  pushsdk resume spring --processes 2\n" in result.err
 
 
 def test_a_folder_is_not_resumed_at_another_address(broadcast, command, service):

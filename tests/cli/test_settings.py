@@ -80,18 +80,12 @@ def test_every_setting_is_read_from_a_variable_and_from_the_file(tmp_path, home,
 
 
 def test_resolve_reads_the_environment_and_raises_the_first_problem(monkeypatch):
-    with pytest.raises(ConfigurationError, match="no Api-Key: set PUSHSDK_API_KEY"):
+    monkeypatch.setenv("PUSHSDK_APIKEY", SECRET)
+    ignored = "PUSHSDK_APIKEY is not .* so it is ignored: did you mean PUSHSDK_API_"
+    with pytest.raises(ConfigurationError, match=rf"no Api-Key: set PUSHSDK_API_KEY(?s:.*){ignored}"):
         resolve({"base_url": URL})
     monkeypatch.setenv("PUSHSDK_API_KEY", SECRET)
     assert resolve({"base_url": URL})["api_key"] == Secret.of(SECRET)
-
-
-def test_a_missing_setting_names_the_variables_that_are_ignored(monkeypatch):
-    monkeypatch.setenv("PUSHSDK_APIKEY", SECRET)
-    with pytest.raises(
-        ConfigurationError, match=r"PUSHSDK_APIKEY is not .* so it is ignored: did you mean PUSHSDK_API_"
-    ):
-        resolve({"base_url": URL})
 
 
 def test_a_bad_option_is_a_usage_error_and_a_bad_variable_a_configuration_error(monkeypatch):
@@ -222,20 +216,14 @@ def test_a_key_in_a_file_that_other_users_can_read_is_refused(tmp_path, home, mo
         find({}, environ(tmp_path))
 
 
-@pytest.mark.parametrize("text", [f"{SECRET}\n", f"\ufeff{SECRET}\r\n"])
-def test_a_key_file_may_have_a_byte_order_mark_and_a_line_end(tmp_path, text):
-    file = tmp_path / "key"
-    file.write_bytes(text.encode())
-    assert settings_of({"base_url": URL, "api_key_file": file})["api_key"] == Secret.of(SECRET)
-
-
 def test_relative_paths_of_the_settings_file_start_from_its_folder(tmp_path, home, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    home(SECRET, name="pushsdk/key")
+    home(f"\ufeff{SECRET}\r\n", name="pushsdk/key")
     (tmp_path / "key").write_text("another")
     home(f'\ufeffbase_url = "{URL}"\napi_key_file = "key"')
     assert settings_of(variables=environ(tmp_path))["api_key"] == Secret.of(SECRET)
     command = f"{sys.executable} -c 'print(open(chr(107)+chr(101)+chr(121)).read())'"
+    home(SECRET, name="pushsdk/key")
     home(f'base_url = "{URL}"\napi_key_command = """{command}"""')
     assert settings_of(variables=environ(tmp_path))["api_key"] == Secret.of(SECRET)
 

@@ -27,6 +27,7 @@ FILES = {
     "utf16.json": '{"ttl": 1}'.encode("utf-16"),
     "bytes.json": b'{"title": {"en": "s3cret\xff"}}',
     "token": "two words",
+    "good": "s3cret",
     "rules": '[{"fault": "hang", "probability": 2}]',
     "comma": '[{"fault": "hang"},\n]',
     "limit": '{"max_users": 0}',
@@ -143,6 +144,8 @@ WRONG = [
     ("emulator --token-file token", "--token-file token: token must be 1 to 4096 visible ASCII characters"),
     ("emulator --token=s3cret", "--token"),
     ("emulator --host 0.0.0.0", "host 0.0.0.0 admits other machines: pass token= for them, in the shell --token-file"),
+    ("emulator --host nowhere.invalid --token-file good", "nowhere.invalid"),
+    ("emulator --host a..b --token-file good", "use a host of this machine"),
     ("emulator --store .", "can't be used as a store: it is a folder"),
     ("emulator --audience none", "none can't be read as a folder of tables"),
     (
