@@ -8,7 +8,6 @@ from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.sdk.metrics import Histogram
 from opentelemetry.sdk.trace import Span, SpanProcessor
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import NonRecordingSpan, NoOpTracerProvider
 from support.fake_service import MESSAGE, FakeService, answer, outcome_of, start
 from support.programs import run_program
@@ -113,15 +112,6 @@ async def test_each_attempt_sends_its_own_traceparent_and_no_baggage(telemetry):
         {"traceparent": f"00-{span.trace_id:032x}-{span.span_id:016x}-{int(span.trace_flags):02x}"} for span in spans
     ]
     assert len(spans) == 2
-
-
-@virtual
-async def test_a_trace_that_is_not_sampled_is_propagated_as_such():
-    quiet, service = Telemetry(ALWAYS_OFF), FakeService()
-    await sent(quiet, service, propagate=True)
-    # The last two digits are the flags; the first of them is "sampled".
-    assert int(service.requests[0].headers["traceparent"][-2:], 16) & 1 == 0
-    quiet.close()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import time
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from support.fake_service import MESSAGE, FakeService, answer
@@ -98,23 +97,6 @@ async def test_a_caller_whose_trace_is_not_sampled_has_decided_for_failures_too(
     assert quiet.spans == []
     assert sum(point.count for point in quiet.points("http.client.request.duration")) == 2
     quiet.close()
-
-
-# -- what is seen of it meanwhile -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-@virtual
-async def test_an_attempt_left_out_suppresses_other_instrumentations(telemetry, share):
-    records = []
-
-    async def look(request):
-        records.append((is_http_instrumentation_enabled(), trace.get_current_span()))
-        await answer()(request)
-
-    await sent(telemetry, FakeService(then=look), sample_accepted=share)
-    assert is_http_instrumentation_enabled()
-    assert records == [(False, telemetry.spans[0] if share else trace.INVALID_SPAN)]
 
 
 # -- what it takes --------------------------------------------------------------------------------------------------

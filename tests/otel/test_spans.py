@@ -29,7 +29,6 @@ from pushsdk._core.outcome import Failure
 from pushsdk.otel._spans import MAX_LINKS
 
 RETRY = RetryPolicy.safe(initial_delay=0.1)
-SAMPLED_OR_NOT = pytest.mark.parametrize("share", [1.0, 0.0], ids=["every attempt", "failures only"])
 
 
 async def in_span(telemetry, name, client, users, **options):
@@ -64,20 +63,56 @@ async def test_a_lone_send_is_one_client_span_by_the_conventions(telemetry):
     )
 
 
-@SAMPLED_OR_NOT
+async def slow_and_stale(request):
+    # Past the deadline, and before the sweep that would end the attempt for it: no time for another.
+    await asyncio.sleep(1.002)
+    await stale()(request)
+
+
+def no_key():
+    raise ConnectionError("the vault's own text")
+
+
+KEYS = itertools.count()
+NONE = {"retry": RetryPolicy.none(), "timeout": Timeout(attempt=1.0)}
+STORIES = [
+    ([answer(200)], NONE, ["200  ACCEPTED"]),
+    ([answer(500)], {"retry": RetryPolicy.none(statuses={500: Outcome.ACCEPTED})}, ["500  ACCEPTED"]),
+    ([answer(204)], {"retry": RetryPolicy.none(statuses={204: Outcome.REJECTED})}, ["204  REJECTED  error=rejected"]),
+    ([answer(500)], NONE, ["500  UNKNOWN  error=500"]),
+    ([reset_after()], NONE, ["UNKNOWN  error=reset"]),
+    ([hang()], NONE, ["UNKNOWN  error=attempt_timeout"]),
+    ([unreachable()], NONE, ["NOT_SENT  error=attempt_timeout"]),
+    ([fails(Failure.CERTIFICATE)], NONE, ["NOT_SENT  error=certificate"]),
+    ([], {**NONE, "api_key": no_key}, ["NOT_SENT  error=key_failed"]),
+    ([slow_and_stale], {"timeout": 1.0}, ["error=stale"]),
+    ([answer(401)], {"api_key": lambda: f"key-{next(KEYS)}"}, ["401  REJECTED  error=401", "204  ACCEPTED  resend=1"]),
+    (
+        [answer(429), refused(), answer(503, {"Retry-After": "1"})],
+        {"retry": RETRY},
+        [
+            "429  REJECTED  error=429",
+            "NOT_SENT  error=refused  resend=1",
+            "503  REJECTED  error=503  resend=2",
+            "204  ACCEPTED  resend=3",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("script", "options", "lines"), STORIES, ids=[lines[0] for *_, lines in STORIES])
+@pytest.mark.parametrize("share", [1.0, 0.0], ids=["every attempt", "failures only"])
 @virtual
-async def test_a_failure_and_all_that_repeat_it_have_their_spans(telemetry, share):
-    service = FakeService(answer(429), refused(), answer(503, {"Retry-After": "1"}))
-    with telemetry.span("handler"):
-        await sent(telemetry, service, retry=RETRY, sample_accepted=share)
-    assert telemetry.tree().splitlines() == [
-        "handler",
-        "├─ POST  429  REJECTED  error=429  users=1",
-        "├─ POST  NOT_SENT  error=refused  resend=1  users=1",
-        "├─ POST  503  REJECTED  error=503  resend=2  users=1",
-        "└─ POST  204  ACCEPTED  resend=3  users=1",
-    ]
-    assert all(span.status.description is None for span in telemetry.spans)
+async def test_each_attempt_has_its_outcome_and_its_error_and_those_accepted_at_once_are_sampled(
+    telemetry, script, options, lines, share
+):
+    await sent(telemetry, FakeService(*script), sample_accepted=share, **options)
+    shown = [f"POST  {line}  users=1" for line in lines]
+    assert telemetry.tree().splitlines() == (shown if share or "error=" in shown[0] else [])
+    for span in telemetry.spans:
+        assert span.kind is SpanKind.CLIENT
+        assert span.status.status_code is (StatusCode.ERROR if "error.type" in span.attributes else StatusCode.UNSET)
+        assert span.status.description is None
 
 
 @virtual
@@ -142,54 +177,6 @@ async def test_a_split_shows_its_pieces_under_the_batch(telemetry):
     assert batch.kind is SpanKind.INTERNAL
 
 
-ENDINGS = [
-    (answer(200), {}, "POST  200  ACCEPTED  users=1"),
-    (answer(500), {500: Outcome.ACCEPTED}, "POST  500  ACCEPTED  users=1"),
-    (answer(204), {204: Outcome.REJECTED}, "POST  204  REJECTED  error=rejected  users=1"),
-    (answer(500), {}, "POST  500  UNKNOWN  error=500  users=1"),
-    (reset_after(), {}, "POST  UNKNOWN  error=reset  users=1"),
-    (hang(), {}, "POST  UNKNOWN  error=attempt_timeout  users=1"),
-    (unreachable(), {}, "POST  NOT_SENT  error=attempt_timeout  users=1"),
-    (fails(Failure.CERTIFICATE), {}, "POST  NOT_SENT  error=certificate  users=1"),
-]
-
-
-@pytest.mark.parametrize(("behavior", "statuses", "line"), ENDINGS, ids=[line for *_, line in ENDINGS])
-@SAMPLED_OR_NOT
-@virtual
-async def test_each_ending_has_its_outcome_and_its_error_and_accepted_ones_are_sampled(
-    telemetry, behavior, statuses, line, share
-):
-    options = {"retry": RetryPolicy.none(statuses=statuses), "timeout": Timeout(attempt=1.0)}
-    await sent(telemetry, FakeService(then=behavior), sample_accepted=share, **options)
-    failed = "error=" in line
-    assert telemetry.tree() == (line if share or failed else "")
-    assert {span.status.status_code for span in telemetry.spans} <= {StatusCode.ERROR if failed else StatusCode.UNSET}
-    assert {span.kind for span in telemetry.spans} <= {SpanKind.CLIENT}
-
-
-@SAMPLED_OR_NOT
-@virtual
-async def test_an_attempt_that_ends_before_it_is_judged_ends_its_span(telemetry, share):
-    async def slow_and_stale(request):
-        # Past the deadline, and before the sweep that would end the attempt for it: no time for another.
-        await asyncio.sleep(1.002)
-        await stale()(request)
-
-    await sent(telemetry, FakeService(then=slow_and_stale), timeout=1.0, sample_accepted=share)
-    assert telemetry.tree() == "POST  error=stale  users=1"
-
-
-@SAMPLED_OR_NOT
-@virtual
-async def test_a_key_that_could_not_be_had_is_an_attempt_too(telemetry, share):
-    def no_key():
-        raise ConnectionError("the vault's own text")
-
-    await sent(telemetry, FakeService(), api_key=no_key, retry=RetryPolicy.none(), sample_accepted=share)
-    assert telemetry.tree() == "POST  NOT_SENT  error=key_failed  users=1"
-
-
 @virtual
 async def test_what_a_key_callable_does_is_traced_by_its_own_instrumentation(telemetry):
     spans = []
@@ -203,17 +190,6 @@ async def test_what_a_key_callable_does_is_traced_by_its_own_instrumentation(tel
         with telemetry.tracer.start_as_current_span("job") as job:
             await client.send("a", MESSAGE)
     assert spans == [(True, job)] * 2
-
-
-@SAMPLED_OR_NOT
-@virtual
-async def test_a_rotated_key_is_a_resend(telemetry, share):
-    keys = itertools.count()
-    await sent(telemetry, FakeService(answer(401)), api_key=lambda: f"key-{next(keys)}", sample_accepted=share)
-    assert telemetry.tree().splitlines() == [
-        "POST  401  REJECTED  error=401  users=1",
-        "POST  204  ACCEPTED  resend=1  users=1",
-    ]
 
 
 @virtual
