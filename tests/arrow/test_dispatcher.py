@@ -290,17 +290,6 @@ async def test_a_long_outage_stops_the_sending_without_claims(then, expected):
 
 
 @virtual
-async def test_after_a_stop_the_rest_of_a_personal_chunk_is_neither_sent_nor_claimed():
-    service, claims = FakeService(then=answer(401)), ShakyClaims()
-    async with client_of(service, limits=Limits(in_flight=2)) as client:
-        run = DispatcherRun(client, claims, personal=PERSONAL)
-        assert await run.send(100, size=50) == {"NOT_SENT": 100}
-    assert {row.reason.partition(":")[0] for row in run.rows().values()} == {"HTTP 401"}
-    assert len(service.sent) == 2
-    assert not [state for state in claims.states() if UserState.CLAIMED in state]
-
-
-@virtual
 async def test_after_a_stop_recorded_outcomes_are_still_reported():
     claims = ShakyClaims()
     await send(FakeService(answer(404), reset_after()), claims, 40, limits=ONE)
@@ -349,17 +338,6 @@ async def test_cancelled_while_the_store_is_asked_nothing_is_sent_and_the_claim_
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     await cancel_after(0.5, start(send(service, claims)))
     assert (service.sent, claims.states()) == ([], [[UserState.PENDING] * 10])
-
-
-@virtual
-async def test_stopped_and_the_chunk_was_another_before_it_is_said():
-    claims = ShakyClaims()
-    await send(FakeService(), claims, 10, size=5)
-    async with client_of(FakeService()) as client:
-        run = DispatcherRun(client, claims)
-        run.stop()
-        with pytest.raises(ValidationError, match="claimed in this run for another payload"):
-            await run.send()
 
 
 # -- in measure -------------------------------------------------------------------------------------------------------

@@ -9,17 +9,11 @@ import threading
 import time
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from support.arrow_plans import MESSAGE, counts, plan, reported
 from support.programs import run_program
 
-from pushsdk import (
-    ClaimStoreError,
-    ConfigurationError,
-    Limits,
-    ValidationError,
-)
+from pushsdk import ConfigurationError, Limits, ValidationError
 from pushsdk._runs import planner
 from pushsdk.arrow import _push, push_batches
 from pushsdk.arrow._dispatcher import AHEAD
@@ -213,36 +207,6 @@ def test_a_thread_that_can_not_start_is_an_error_and_leaves_nothing(push_env, se
         with pytest.raises(RuntimeError, match="can't start"):
             next(sent(plan(10)))
     push_env.assert_nothing_sent()
-
-
-# -- the store --------------------------------------------------------------------------------------------------------
-
-
-class FailingClaims(MemoryClaims):
-    """Goes down at a claim of a number, for 20 of them."""
-
-    def __init__(self, at):
-        super().__init__()
-        self.left = at
-
-    async def put(self, puts, ttl):
-        self.left -= not puts[0].expected
-        if -20 <= self.left < 0 and not puts[0].expected:
-            raise OSError("down")
-        return await super().put(puts, ttl)
-
-
-def test_a_store_outage_ends_the_call_after_requests_in_flight_are_settled(push_env, sent):
-    store, batches = FailingClaims(8), list[pa.RecordBatch]()
-    with push_env.fault(Fault.delay(0.05)), pytest.raises(ClaimStoreError, match=r"the claim store failed \(OSError\)"):
-        batches.extend(sent(plan(1000), claims=lambda: store, limits=Limits(in_flight=4)))
-    accepted = {user for user, one in reported(batches).items() if one.outcome == "ACCEPTED"}
-    assert accepted == set(push_env.users())
-    assert 80 <= len(accepted) < 1000
-    assert threads() == []
-    store.left = 1000
-    assert counts(sent(plan(1000), claims=lambda: store)) == {"ACCEPTED": 1000}
-    push_env.assert_no_duplicates()
 
 
 # -- the two threads --------------------------------------------------------------------------------------------------

@@ -13,15 +13,6 @@ from pushsdk.emulator import Fault
 ACCEPTED = ReportedUser("ACCEPTED", 204, "")
 
 
-def test_every_user_of_a_plan_is_pushed_once_and_reported_once(push_env, sent):
-    rows = reported(sent(plan(95)))
-    assert rows == {user(number): ACCEPTED for number in range(95)}
-    assert push_env.users() == dict.fromkeys(rows, 1)
-    assert len(push_env.pushes) == 10
-    assert counts(sent(plan(95), run="summer")) == {"ACCEPTED": 95}, "another run pushes again"
-    assert push_env.users() == dict.fromkeys(rows, 2)
-
-
 def test_a_plan_says_before_it_sends_which_fields_of_the_policy_it_does_not_use(push_env, sent):
     with pytest.warns(MessageWarning, match="a run does not use RetryPolicy.max_attempts and RetryPolicy.unknown: "):
         sent(plan(1), retry=RetryPolicy.at_least_once(max_attempts=2)).close()
@@ -67,15 +58,6 @@ def test_one_rejected_id_does_not_affect_the_others_and_chunks_that_are_too_larg
 
 
 # -- personal ---------------------------------------------------------------------------------------------------------
-
-
-def test_placeholders_are_filled_from_the_fields_of_a_user(push_env, sent):
-    assert counts(sent(plan(25, personal=True), personal="placeholders")) == {"ACCEPTED": 25}
-    assert {push.user_ids: push.message["body"]["en"] for push in push_env.pushes} == {
-        (user(number),): f"Hello name of user-{number}" for number in range(25)
-    }
-    assert {push.custom_fields for push in push_env.pushes} == {None}
-    push_env.assert_no_duplicates()
 
 
 def test_fields_become_custom_fields_over_those_of_all(push_env, sent):
