@@ -69,27 +69,13 @@ def kill_an_executor(notes):
     kill(next([executor, *workers] for executor, workers in pids.items() if sending & set(workers)))
 
 
-@pytest.mark.parametrize(
-    ("faults", "connect"), [([SLOW], False), (ROUGH, False), (ROUGH, True)], ids=["calm", "rough", "rough, by connect"]
-)
-def test_the_python_of_the_executors_is_killed(service, tmp_path, faults, connect):
-    service.begin(faults)
+@pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
+def test_the_python_of_the_executors_is_killed(service, tmp_path, connect):
+    service.begin(ROUGH)
     with spark_session("local[2,4]", tmp_path, connect=connect) as spark:
         work = partial(broadcast, audience(spark), MESSAGE, tmp_path / "run", **CALM)
         report = meanwhile(work, service, lambda: kill(python_workers()))
-        judge(report, service, unknown=USERS // 4 if len(faults) > 1 else 8 * 50)
-
-
-def test_each_has_his_own_message_and_the_python_of_the_executors_is_killed(service, tmp_path):
-    # Longer than a claim takes: requests are in flight at every kill.
-    service.begin([Fault.delay(0.1)])
-    with spark_session("local[2,4]", tmp_path) as spark:
-        options = {"personal": "custom_fields", "fields": ["number"], **CALM}
-        work = partial(broadcast, audience(spark, 1_000), MESSAGE, tmp_path / "run", **options)
-        report = meanwhile(work, service, lambda: kill(python_workers()))
-        # Of a chunk that was not settled, of each of its users.
-        judge(report, service, unknown=2 * 4 * 50, users=1_000)
-        assert [user for user, (_, own) in service.texts().items() if user != f"user-{own['number']}"] == []
+        judge(report, service, unknown=USERS // 4)
 
 
 def test_a_driver_is_killed_and_another_resumes_the_run_with_other_tasks(service, tmp_path):
