@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from pushsdk._core.events import Event
 from pushsdk._core.kinds import Moment, Rule, UserIds
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pushsdk._runs.pipeline import OnUnknown
     from pushsdk._runs.progress import Progress
 
-Verifying: TypeAlias = Annotated[
+Verifying = Annotated[
     ssl.SSLContext, Rule("a verifying context, for a private CA: ssl.create_default_context(cafile=...)")
 ]
 __all__ = ["ClientOptions", "RunOptions", "SendingOptions"]

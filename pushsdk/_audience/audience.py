@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from io import TextIOBase
 from pathlib import PurePath
-from typing import IO, Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import IO, Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -53,21 +53,21 @@ class AudienceSummary(ReadCounts, frozen=True, kw_only=True):  # type: ignore[mi
         return ", ".join(text for number, text in parts if number)
 
 
-_Made: TypeAlias = Annotated[
+_Made = Annotated[
     Any,
     Rule(
         'made by Audience.read("ids.txt"), .query(sql), .table(df) or .lines(file)',
         lambda source: hasattr(source, "place_of"),
     ),
 ]
-_Table: TypeAlias = Annotated[
+_Table = Annotated[
     Any,
     Rule(
         "a table with an Arrow stream, for example a polars or pandas DataFrame or a pyarrow Table",
         lambda table: hasattr(table, "__arrow_c_stream__"),
     ),
 ]
-_BinaryStream: TypeAlias = Annotated[
+_BinaryStream = Annotated[
     Any,
     Rule(
         "a binary stream, for example open('ids.txt', 'rb') or sys.stdin.buffer",

@@ -6,10 +6,10 @@ conditions, sort orders and groups only decide about rows. An operator without a
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-Json: TypeAlias = dict[str, Any]
-Origins: TypeAlias = frozenset[tuple[str, str]]
+Json = dict[str, Any]
+Origins = frozenset[tuple[str, str]]
 """Tables and columns."""
 
 # The expression parts that choose among values or sort them, and add none.

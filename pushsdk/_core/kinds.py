@@ -13,7 +13,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from types import FunctionType, MethodType, NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
@@ -39,31 +39,25 @@ class Rule(Struct, frozen=True):
         return self.text  # help() shows it in signatures
 
 
-Duration: TypeAlias = Annotated[
-    float, Rule("a number of seconds greater than 0", lambda number: 0 < number < MAX_NUMBER)
-]
-Delay: TypeAlias = Annotated[float, Rule("a number of seconds, 0 or more", lambda number: 0 <= number < MAX_NUMBER)]
-PerSecond: TypeAlias = Annotated[float, Rule("a number greater than 0", lambda number: 0 < number < MAX_NUMBER)]
-Share: TypeAlias = Annotated[
+Duration = Annotated[float, Rule("a number of seconds greater than 0", lambda number: 0 < number < MAX_NUMBER)]
+Delay = Annotated[float, Rule("a number of seconds, 0 or more", lambda number: 0 <= number < MAX_NUMBER)]
+PerSecond = Annotated[float, Rule("a number greater than 0", lambda number: 0 < number < MAX_NUMBER)]
+Share = Annotated[
     float,
     Rule("a share greater than 0 and at most 1, for example 0.5 for half of the users", lambda share: 0 < share <= 1),
 ]
-Probability: TypeAlias = Annotated[float, Rule("a number from 0 to 1, for example 0.5", lambda share: 0 <= share <= 1)]
-Count: TypeAlias = Annotated[int, Rule("a whole number, 1 or more", lambda number: number >= 1)]
-CountOrZero: TypeAlias = Annotated[int, Rule("a whole number, 0 or more", lambda number: number >= 0)]
-Status: TypeAlias = Annotated[
-    int, Rule("an HTTP status from 100 to 599, for example 429", range(100, 600).__contains__)
-]
-RefusedStatus: TypeAlias = Annotated[
-    int, Rule("an HTTP status from 400 to 599, for example 413", range(400, 600).__contains__)
-]
-Port: TypeAlias = Annotated[int, Rule("a port from 0 to 65535, 0 for any free one", range(65_536).__contains__)]
-NonEmpty: TypeAlias = Annotated[str, Rule("a str that is not empty", bool)]
-Moment: TypeAlias = Annotated[
+Probability = Annotated[float, Rule("a number from 0 to 1, for example 0.5", lambda share: 0 <= share <= 1)]
+Count = Annotated[int, Rule("a whole number, 1 or more", lambda number: number >= 1)]
+CountOrZero = Annotated[int, Rule("a whole number, 0 or more", lambda number: number >= 0)]
+Status = Annotated[int, Rule("an HTTP status from 100 to 599, for example 429", range(100, 600).__contains__)]
+RefusedStatus = Annotated[int, Rule("an HTTP status from 400 to 599, for example 413", range(400, 600).__contains__)]
+Port = Annotated[int, Rule("a port from 0 to 65535, 0 for any free one", range(65_536).__contains__)]
+NonEmpty = Annotated[str, Rule("a str that is not empty", bool)]
+Moment = Annotated[
     datetime,
     Rule("a datetime with a zone, for example datetime.now(UTC) + timedelta(hours=2)", lambda moment: moment.tzinfo),
 ]
-UserIds: TypeAlias = Annotated[Set[str], Rule("a set of user ids, for example {'user-1', 'user-2'}")]
+UserIds = Annotated[Set[str], Rule("a set of user ids, for example {'user-1', 'user-2'}")]
 
 _EXAMPLES = {
     "Batching": "(linger=0.005)",
@@ -148,7 +142,7 @@ def takes(function: Callable[..., object], *arguments: object) -> bool:
 
 
 # Tests are made once: each call with a timeout checks fields. And by class: a kind's hash takes a microsecond.
-_Test: TypeAlias = Callable[[Any], bool]
+_Test = Callable[[Any], bool]
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Set
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
@@ -51,7 +51,7 @@ def _names_of_seconds(settings: type[Settings]) -> tuple[str, ...]:
 
 Unknown = Literal["raise", "retry_if_collapsible", "retry"]
 Strategy = Callable[..., Any] | None
-Meaning: TypeAlias = Annotated[
+Meaning = Annotated[
     Outcome, Rule("Outcome.ACCEPTED, REJECTED or UNKNOWN", lambda outcome: outcome is not Outcome.NOT_SENT)
 ]
 
@@ -65,9 +65,9 @@ def _strategy(part: str, example: str) -> Rule:
     return Rule(f"a strategy of tenacity, for example tenacity.{example}", is_strategy)
 
 
-Stop: TypeAlias = Annotated[Any, _strategy("stop", "stop_after_attempt(3)")]
-Wait: TypeAlias = Annotated[Any, _strategy("wait", "wait_random(0, 2)")]
-Retry: TypeAlias = Annotated[Any, _strategy("retry", "retry_if_exception_type(NotSentError)")]
+Stop = Annotated[Any, _strategy("stop", "stop_after_attempt(3)")]
+Wait = Annotated[Any, _strategy("wait", "wait_random(0, 2)")]
+Retry = Annotated[Any, _strategy("retry", "retry_if_exception_type(NotSentError)")]
 
 
 class RetryOptions(TypedDict, total=False):
@@ -265,7 +265,7 @@ def _is_needless(seconds: float | None, bound: float, default: float) -> bool:
     return seconds is not None and default != seconds > bound
 
 
-TimeoutOrTotal: TypeAlias = Annotated[
+TimeoutOrTotal = Annotated[
     Timeout | Seconds, Rule("the total in seconds, or a Timeout, for example Timeout(total=30, connect=5)")
 ]
 

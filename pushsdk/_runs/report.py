@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TextIO, get_args
 
 import msgspec
 
@@ -29,7 +29,7 @@ COLUMNS = ("user_id", "outcome", "status", "reason")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-_TextFile: TypeAlias = Annotated[
+_TextFile = Annotated[
     Any,
     Rule(
         "an open text file, for example open('report.csv', 'w', newline='')",

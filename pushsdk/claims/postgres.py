@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,7 +15,7 @@ from pushsdk._core.secret import Secret, sealed
 from pushsdk.claims.store import CLOSED, PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
 
 TABLE = re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?")
-TableName: TypeAlias = Annotated[
+TableName = Annotated[
     str,
     Rule(
         "a name of lowercase letters, digits and _, optionally with a schema, for example jobs.claims",

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, NoReturn, Self, TypeAlias
+from typing import Annotated, NoReturn, Self
 
 import msgspec
 
@@ -13,12 +13,12 @@ from pushsdk._core.kinds import Rule, check_seconds
 from pushsdk._core.outcome import Guarded
 from pushsdk._io.forks import ProcessGuard
 
-logger = logging.getLogger("pushsdk")
+logger: logging.Logger = logging.getLogger("pushsdk")
 
 WEEK = 7 * 86400.0
 # A claim under a minute could expire during its send; over a year is a mistake.
 MIN_CLAIM_TTL, MAX_CLAIM_TTL = 60.0, 366 * 86400.0
-ClaimTtl: TypeAlias = Annotated[
+ClaimTtl = Annotated[
     float,
     Rule(
         "60 (a minute) to 31622400 (a year) seconds, for example 604800",
@@ -112,7 +112,7 @@ class ClaimStore(ABC):
         raise TypeError("a claim store can't be pickled, as it holds connections: make one in each process")
 
 
-Store: TypeAlias = Annotated[ClaimStore, Rule("a claim store, for example pushsdk.claims.SqliteClaims(path)")]
+Store = Annotated[ClaimStore, Rule("a claim store, for example pushsdk.claims.SqliteClaims(path)")]
 
 
 async def close_store(store: ClaimStore) -> None:

@@ -10,7 +10,7 @@ import random
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, TypedDict, Unpack
+from typing import Annotated, Literal, TypedDict, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -49,9 +49,7 @@ _ARGUMENTS: dict[str, set[str]] = {
 _REQUIRED = {"code", "seconds"}
 UNCONNECTED = frozenset({"refused", "unreachable"})
 """The actions that come before the connection is open, so only `FakeService` has them."""
-_Action: TypeAlias = Literal[
-    "status", "delay", "reset_before", "reset_after", "hang", "truncated", "refused", "unreachable"
-]
+_Action = Literal["status", "delay", "reset_before", "reset_after", "hang", "truncated", "refused", "unreachable"]
 
 
 class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

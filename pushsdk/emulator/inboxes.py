@@ -3,7 +3,7 @@
 import threading
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,7 @@ from pushsdk.emulator.limits import Limiter, ServiceLimits
 from pushsdk.emulator.store.queries import ALL_INBOXES, InboxRef, Store
 from pushsdk.emulator.store.records import InboxView, RequestRecord
 
-Kind: TypeAlias = Literal["request", "campaign", "deleted", "faults", "limits", "reset"]
+Kind = Literal["request", "campaign", "deleted", "faults", "limits", "reset"]
 _MAX_INBOXES = 10_000
 _MAX_EVENTS = 1000  # a reader further behind reads the lists again
 

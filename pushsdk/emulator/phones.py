@@ -5,7 +5,7 @@ lists the assumptions that it depends on.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,8 +13,8 @@ from pushsdk._core.lint import PLATFORM
 from pushsdk._core.models import MobilePush
 from pushsdk.emulator.store.records import Redacted
 
-Platform: TypeAlias = Literal["ios", "android"]
-NotificationState: TypeAlias = Literal["enqueued", "delivered", "replaced", "expired"]
+Platform = Literal["ios", "android"]
+NotificationState = Literal["enqueued", "delivered", "replaced", "expired"]
 _NEVER = float("inf")
 # Fields for one platform only.
 _ONLY = {name: switch.removesuffix("Enabled") for name, switch in PLATFORM.items()}

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Self, TypeAlias
+from typing import Annotated, Self
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
@@ -30,11 +30,11 @@ from pushsdk.emulator.store.records import Campaign, Delivered, Push, RequestSum
 from pushsdk.emulator.store.search import parse
 from pushsdk.emulator.web import Pages
 
-Shift: TypeAlias = Annotated[float, Rule("a number of seconds", lambda number: -1e9 <= number <= 1e9)]
-HeaderText: TypeAlias = Annotated[
+Shift = Annotated[float, Rule("a number of seconds", lambda number: -1e9 <= number <= 1e9)]
+HeaderText = Annotated[
     str, Rule("1 to 4096 visible ASCII characters, or left out", re.compile("[!-~]{1,4096}").fullmatch)
 ]
-_HostName: TypeAlias = Annotated[str, Rule("a name with an optional port, for example push.test:8080", is_host)]
+_HostName = Annotated[str, Rule("a name with an optional port, for example push.test:8080", is_host)]
 _BACKLOG = 1024  # a client may open all its connections at once
 _IDLE_SECONDS = 30.0  # until the next head has arrived
 _GRACE = 0.1  # seconds for clients to read the last responses when the emulator closes

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 import msgspec
 
@@ -35,7 +35,7 @@ ROWS_PER_CHUNK = 100
 # The least ``claim_ttl`` in seconds. A job has half of it.
 MIN_CLAIM_TTL = 86400.0
 _IDS = frozenset({"string", "byte", "short", "integer", "long"})
-Columns: TypeAlias = Annotated[
+Columns = Annotated[
     Sequence[str],
     Rule(
         'a list of different names of columns, for example ["first_name"]',

@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
 import msgspec
 from multidict import CIMultiDict
@@ -91,7 +91,7 @@ class FakeRequest:
         return True
 
 
-_Then: TypeAlias = Callable[[FakeRequest], Fault | None]
+_Then = Callable[[FakeRequest], Fault | None]
 
 
 class FakeService:

@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -16,10 +16,10 @@ from pushsdk.emulator.guard import Refused
 
 ROOT = "/_emulator/v1"
 _OPENAPI = Path(__file__).with_name("openapi.json").read_bytes()
-_Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
-_Line: TypeAlias = Annotated[str, Meta(max_length=1000)]
+_Limit = Annotated[int, Meta(ge=1, le=1000)]
+_Line = Annotated[str, Meta(max_length=1000)]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
-_Mark: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+_Mark = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class RouteQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,12 +1,12 @@
 """The values that the store keeps and returns: requests, pushes, campaigns, users."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-Endpoint: TypeAlias = Literal["push", "campaigns"]
+Endpoint = Literal["push", "campaigns"]
 
 
 class Redacted(Struct, frozen=True):
