@@ -252,7 +252,7 @@ def aliases() -> dict[str, str]:
     assignments = [node for node in ast.walk(source_of("pushsdk._core.models")) if isinstance(node, ast.Assign)]
     values = [(ast.unparse(node.targets[0]), ast.unparse(node.value)) for node in assignments]
     documented = {name: value for name, value in values if value.startswith("Literal[")}
-    return {**documented, r"UntypedMapping\[\w+\]": "Mapping[str, Any]"}
+    return {**documented, r"UntypedMapping\[\w+\]": "Mapping[str, Any]", "CollectionNotStr": "Collection[str]"}
 
 
 def described(name: str, node: Definition) -> Iterator[str]:

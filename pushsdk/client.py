@@ -19,7 +19,7 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
@@ -42,6 +42,7 @@ from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
     CampaignRequest,
+    CollectionNotStr,
     MobilePush,
     MobilePushDict,
     PushRequest,
@@ -372,7 +373,7 @@ class AsyncPushClient(ClientViews):
 
     async def broadcast(
         self,
-        user_ids: Iterable[str] | AsyncIterable[str] | Audience,
+        user_ids: CollectionNotStr | Iterator[str] | AsyncIterable[str] | Audience,
         message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
         *,
         custom_fields: Mapping[str, Any] | None = None,
@@ -388,7 +389,7 @@ class AsyncPushClient(ClientViews):
         retried until ``stop_policy`` ends the run.
 
         Args:
-            user_ids: Ids from any iterable, or an Audience.
+            user_ids: Ids in a collection, a generator or another iterator, or an Audience.
             message: The message, or a mapping with the interface's names. Likely mistakes cause a MessageWarning.
             custom_fields: Any JSON object, for the message's placeholders.
             run: Run file path (mode 0600, as it holds user ids); by default a temporary file. An existing run is

@@ -4,8 +4,8 @@ Shapes only: ``values`` checks types at encoding, ``lint`` advises. Fields have 
 which is also their order on the wire.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypedDict, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Protocol, Self, TypedDict, TypeVar
 
 import msgspec
 from msgspec import UNSET as UNSET
@@ -362,6 +362,17 @@ class PushRequestDict(TypedDict, total=False):
     """Message to send."""
     customFields: Mapping[str, Any]
     """Any JSON object."""
+
+
+class CollectionNotStr(Protocol):
+    """A collection with user ids: a list, set, tuple or queryset, dict keys, an array or a column.
+
+    A str iterates over its characters, so ``Iterable[str]`` would accept a file name. It is not a ``CollectionNotStr``
+    for type checkers, as only a str can be asked for in it.
+    """
+
+    def __contains__(self, value: object, /) -> bool: ...
+    def __iter__(self) -> Iterator[str]: ...
 
 
 class AnnotateTheDictAs(Generic[T]):

@@ -11,7 +11,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pushsdk._core.error_mapping import closed_error
@@ -23,6 +23,7 @@ from pushsdk._core.models import (
     CampaignCreated,
     CampaignDict,
     CampaignRequest,
+    CollectionNotStr,
     MobilePush,
     MobilePushDict,
     PushRequest,
@@ -269,7 +270,7 @@ class PushClient(ClientViews):
 
     def broadcast(
         self,
-        user_ids: Iterable[str] | Audience,
+        user_ids: CollectionNotStr | Iterator[str] | Audience,
         message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
         *,
         custom_fields: Mapping[str, Any] | None = None,
@@ -281,7 +282,8 @@ class PushClient(ClientViews):
         """Push one message to any number of users, in constant memory. Failures are in the report, not raised.
 
         Args:
-            user_ids: Ids from any iterable, which is read in the calling thread, or an Audience.
+            user_ids: Ids in a collection, a generator or another iterator, or an Audience. An iterator is read in the
+                calling thread.
             message: The message, or a mapping with the interface's names.
             custom_fields: Any JSON object, for the message's placeholders.
             run: Run file path; by default a temporary file. An existing run is continued if message, base_url and

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Unpack, assert_never, assert_type
@@ -116,19 +116,12 @@ def tell(event: Event) -> None:
             assert_never(event)
 
 
-async def ask_vault() -> str:
-    """A key that rotates."""
-    return "key"
-
-
 def clients(session: aiohttp.ClientSession, context: ssl.SSLContext, source: Callable[[], Awaitable[str]]) -> None:
     """Ways to make a client."""
-    AsyncPushClient("https://push.example", "key")
     AsyncPushClient("https://push.example", lambda: "key", session=session)
-    AsyncPushClient(api_key=source, timeout=5, retry=RetryPolicy.none())
     AsyncPushClient(
         base_url="https://push.example",
-        api_key=ask_vault,
+        api_key=source,
         retry=RetryPolicy(max_attempts=3, statuses={500: Outcome.REJECTED}, retry_on={408, 425}, unknown="retry"),
         timeout=Timeout(total=30, attempt=None, connect=timedelta(seconds=5)),
         batching=Batching(linger=0.01, max_users=500, max_bytes=1 << 20, split_on={413}),
@@ -172,7 +165,6 @@ async def use() -> None:
         view = client.with_options(timeout=1.0, retry=RetryPolicy.none())
         assert_type(view, AsyncPushClient)
         client.with_options(api_key="key").with_options(api_key=lambda: "key")
-        assert_type(await view.send("u", message), Receipt)
         assert_type(view.stats(), ClientStats)
         await client.flush()
         report = await client.aclose(drain=5)
@@ -205,16 +197,29 @@ def without_a_loop(message: MobilePush, campaign: CampaignRequest) -> None:
     with PushClient("https://push.example", "key", timeout=5, on_event=print, only_users={"a"}) as client:
         assert_type(client, PushClient)
         assert_type(client.send("u", message), Receipt)
-        client.send((f"u{n}" for n in range(3)), {"title": {}}, custom_fields={"n": 1}, idempotency_key="k", timeout=5)
+        client.send((f"u{n}" for n in range(3)), {"title": {}}, custom_fields={"n": 1}, idempotency_key="k")
         stop = threading.Event()
-        assert_type(client.broadcast(iter(["u"]), message, run=Path("r"), stop=stop, limit=3), BroadcastReport)
+        assert_type(client.broadcast(["u"], message, run=Path("r"), stop=stop, limit=3), BroadcastReport)
         assert_type(client.send_each([PushRequest(user_ids=["u"], message=message)]), BroadcastReport)
         until = datetime.now(UTC) + timedelta(hours=2)
         client.resume("r", not_after=until, on_progress=lambda progress: progress.rate)
         view = client.with_options(timeout=1.0, retry=RetryPolicy.none())
         assert_type(view, PushClient)
-        assert_type(view.send("u", message), Receipt)
         assert_type(client.close(drain=5), DrainReport)
+
+
+Users = Collection[str] | Iterator[str] | Audience
+
+
+async def to_many(
+    client: AsyncPushClient, plain: PushClient, ids: Users, stream: Users | AsyncIterator[str], texts: Iterable[str]
+) -> None:
+    """Any collection, iterator or audience, and not a lone str, which may be a file name."""
+    await client.broadcast(stream, message)
+    await client.broadcast("users.csv", message)  # type: ignore[arg-type]
+    plain.broadcast(ids, message)
+    plain.broadcast("users.csv", message)  # type: ignore[arg-type]
+    plain.broadcast(texts, message)  # type: ignore[arg-type]
 
 
 def with_our_defaults(options: ClientOptions, **run: Unpack[RunOptions]) -> BroadcastReport:
@@ -297,7 +302,6 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
     assert_type(report.answers, dict[str, int])
     assert_type((report.reasons, report.show_answers), tuple[dict[str, int], bool])
     audience = Audience.read("users.parquet", primary_key="user_id")
-    await client.broadcast(audience, message)
     assert_type(Audience.table(report, primary_key="id"), Audience)
     assert_type(audience.exclude("optout.csv", report.pushed(), ["ann"]), Audience)
     assert_type(audience.part(0, of=4), Audience)
