@@ -401,22 +401,22 @@ def test_status_and_report_show_a_run_with_every_outcome_and_send_nothing(broadc
         f"{rest}, for example --rate",
     ]
     with contextlib.redirect_stdout(io.StringIO()) as output:
-        assert cli.main(split("report spring.run --format jsonl")) == 0
+        assert cli.main(split("report spring.run --json")) == 0
     rows = [json.loads(line) for line in output.getvalue().splitlines()]
     by_user = {row["user_id"]: (row["outcome"], row["status"]) for row in rows}
     assert (len(by_user), len(rows), list(rows[0])) == (1004, 1004, ["user_id", "outcome", "status", "reason"])
     assert (by_user["bob"], by_user["@cmd()"][0]) == (("REJECTED", 422), "ACCEPTED")
     assert sum(outcome == "NOT_SENT" for outcome, _ in by_user.values()) == 2
     result = command("report spring.run --format csv")
-    told = "put a ' before 1 id, so that no spreadsheet runs it as a formula; jsonl is exact\n"
+    told = "put a ' before 1 id, so that no spreadsheet runs it as a formula; --json is exact\n"
     assert (len(result.out.splitlines()), result.err) == (1005, f"{answers}\n{told}")
     assert re.search(r"""^"?'@cmd\(\)""", result.out, re.MULTILINE)
     result = command("report spring.run --outcome REJECTED")
     head, row = result.out.splitlines()
     assert (result.code, result.err, head) == (0, f"{answers}\n", "user_id  outcome   status  reason")
     assert row.startswith("bob      REJECTED     422  ")
-    for form, head in (("csv", 1), ("jsonl", 0), ("table", 1)):
-        result = command(f"report spring.run --format {form} --user bob --user @cmd() --user - --outcome rejected")
+    for form, head in (("--format csv", 1), ("--json", 0), ("", 1)):
+        result = command(f"report spring.run {form} --user bob --user @cmd() --user - --outcome rejected")
         assert ["bob" in row for row in result.out.splitlines()[head:]] == [True]
         assert (result.code, result.err) == (1, "'-' is not in this run\n")
     assert command("report spring.run --user bob").code == 0

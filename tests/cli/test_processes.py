@@ -49,7 +49,7 @@ def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, 
     assert (again.code, service.requests) == (0, 40)
     assert "nothing was left to send" in again.out
     assert command("status spring").code == 0
-    assert command("report spring --format jsonl").out.count('"ACCEPTED"') == 40
+    assert command("report spring --json").out.count('"ACCEPTED"') == 40
     rest = command("plan users.csv --message message.json --exclude spring")
     assert "the source has no users beside the 40 excluded" in rest.err
 

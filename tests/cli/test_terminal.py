@@ -74,7 +74,7 @@ BROADCAST = ("broadcast", "ids.jsonl", "--force", "--message", "message.json", "
         ("message", "lint", "message.json"),
         ("message", "preview", "message.json"),
         ("report", EVIL),
-        ("report", EVIL, "--format", "jsonl"),
+        ("report", EVIL, "--json"),
         ("status", EVIL),
         ("resume", f"no{EVIL}"),
         (*BROADCAST, EVIL, "--progress", "json"),

@@ -39,7 +39,7 @@ from pushsdk.cli.commands.message import draw, previews
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.files import DryRun, MessageOptions, has_users, open_users, print_request, utf8
 from pushsdk.cli.interrupt import interruptible
-from pushsdk.cli.options import Flag, Json, ServiceOptions, Yes, command_line, confirm, quoted, title_of
+from pushsdk.cli.options import Flag, Json, JsonLines, ServiceOptions, Yes, command_line, confirm, quoted, title_of
 from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
 from pushsdk.cli.processes import send_folder
 from pushsdk.cli.settings import ClientSettings, listed
@@ -63,7 +63,7 @@ Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
 Speed = Annotated[float | None, Parameter(validator=Number(gt=0, lt=1e9))]
 # cyclopts would round 2.7.
 Whole = Annotated[int | None, Parameter(converter=lambda _, given: int(given[0].value), validator=Number(gte=1))]
-Format = Annotated[Literal["table", "csv", "jsonl"], Parameter(name="--format")]
+Format = Annotated[Literal["table", "csv"], Parameter(name="--format")]
 _FILES_PER_PROCESS = 4  # so that no process waits long for the last
 _WATCH_INTERVAL = 1.0  # seconds
 _WIDTH_SAMPLE = 1000  # rows that decide how wide the user id column is
@@ -547,27 +547,28 @@ def report(
     /,
     *,
     form: Format = "table",
+    json: JsonLines = False,
     outcome: pushsdk.Outcome | None = None,
     user: Annotated[Sequence[str], Parameter(negative=(), help="Print only this user's row. Repeatable.")] = (),
 ) -> int:
     """Print one row per user of a run: id, outcome, HTTP status and reason.
 
     Args:
-        form: Print this format; jsonl is exact, csv is safe to open in a spreadsheet.
+        form: Print this format; csv is safe to open in a spreadsheet. For exact rows use --json.
         outcome: Print only the users with this outcome.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # an id file is UTF-8 with plain line ends in every locale
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     result = pushsdk.read_report(run)
     rows, missing = _rows_of(result, outcome, {*map(utf8, user)})
-    if form == "jsonl":
+    if json:
         for row in rows:
             print_json(row)
     elif form == "csv":
         on_terminal: Any = SimpleNamespace(write=lambda row: say(row.removesuffix("\n")))
         changed = write_rows(on_terminal if sys.stdout.isatty() else sys.stdout, rows)
         if changed:
-            warn(f"put a ' before {count(changed, 'id')}, so that no spreadsheet runs it as a formula; jsonl is exact")
+            warn(f"put a ' before {count(changed, 'id')}, so that no spreadsheet runs it as a formula; --json is exact")
     else:
         for line in _table(rows):
             say(line)
