@@ -11,8 +11,8 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import groupby
+from contextlib import closing, contextmanager
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from sqlite3 import Connection
@@ -45,7 +45,7 @@ _STATE = ("uuid", "name", "external_id", "state", "start", "reading", "started",
 _CAMPAIGN = f"SELECT id, time, {', '.join(f'campaigns.{name}' for name in _STATE)}"
 _CAMPAIGN_FROM = "FROM campaigns JOIN requests ON id = request"
 
-_ACCEPTED = "SELECT total(times) FROM received WHERE inbox = ? AND user = ?"
+_ACCEPTED = "SELECT total(times) FROM received WHERE inbox = ? AND (stem, length, digits) = (?, ?, ?)"
 
 _encode = msgspec.json.Encoder().encode
 _preview = msgspec.json.Decoder(Preview)
@@ -198,11 +198,11 @@ class Store:
 
     def deliver(self, campaign: Campaign, batch: Iterable[tuple[str, Mapping[str, object]]]) -> bool:
         """Store recipients and their segment rows; return False if the campaign no longer exists."""
-        rows = [(campaign.id, user, _encode(fields)) for user, fields in batch]
+        rows = [(campaign.id, *_key(user), _encode(fields)) for user, fields in batch]
         with self._writing() as db:
             if db.execute("SELECT 1 FROM campaigns WHERE request = ?", (campaign.id,)).fetchone() is None:
                 return False
-            db.executemany("INSERT INTO recipients VALUES (?, ?, ?)", rows)
+            db.executemany("INSERT INTO recipients VALUES (?, ?, ?, ?, ?)", rows)
             return True
 
     def withdraw(self, campaign: Campaign) -> None:
@@ -214,7 +214,7 @@ class Store:
 
     def accepted(self, inbox: InboxRef, user_id: str) -> int:
         """Count the accepted pushes to this user."""
-        return int(self._first(_ACCEPTED, inbox.id, user_id)[0])
+        return int(self._first(_ACCEPTED, inbox.id, *_key(user_id))[0])
 
     def received(
         self, inbox: InboxRef, *, like: str = "", after: str = "", same: int = 1, limit: int | None = None
@@ -223,11 +223,11 @@ class Store:
 
         Pushes are equal if `PushBody.digest` is: equal message and custom fields, in one request or several.
         """
-        query = _SQL["received" if limit is None else "counted"]
-        with self.open().reading() as db:
-            rows = db.execute(query, {"inbox": inbox.id, "like": like, "after": after, "limit": limit})
+        values = (inbox.id, like, like, *_key(after))
+        with self.open().reading() as db, closing(db.execute(_SQL["received"], values)) as rows:
             counts = ((user, [times for _, times in group]) for user, group in groupby(rows, itemgetter(0)))
-            return [UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same]
+            users = (UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same)
+            return list(islice(users, limit))
 
     def delivered(
         self, inbox: InboxRef, user_id: str, *, limit: int = 1000, size: int = NO_BOUND
@@ -236,9 +236,10 @@ class Store:
 
         Bodies are included newest first, up to ``size`` bytes in all; further ones are empty.
         """
+        key = _key(user_id)
         with self.open().reading() as db:
-            (accepted,) = db.execute(_ACCEPTED, (inbox.id, user_id)).fetchone()
-            rows = db.execute(_SQL["delivered"], (inbox.id, user_id, user_id, inbox.id, limit, size)).fetchall()
+            (accepted,) = db.execute(_ACCEPTED, (inbox.id, *key)).fetchone()
+            rows = db.execute(_SQL["delivered"], (inbox.id, *key, *key, inbox.id, limit, size)).fetchall()
         return int(accepted), [
             Delivered(**{**row, "fields": row["fields"] and msgspec.json.decode(row["fields"])}) for row in rows
         ]
@@ -264,8 +265,7 @@ class Store:
 
     def recipients(self, campaign: Campaign, *, after: str = "", limit: int = 100) -> list[Recipient]:
         """Return a campaign's recipients with their rows, as people count, from ``after`` on."""
-        with self.open().reading() as db:
-            rows = db.execute(_SQL["recipients"], {"request": campaign.id, "after": after, "limit": limit}).fetchall()
+        rows = self._all(_SQL["recipients"], campaign.id, *_key(after), limit)
         return [Recipient(user, msgspec.json.decode(fields)) for user, fields in rows]
 
     # Requests
@@ -320,14 +320,23 @@ def _insert(db: Connection, record: RequestRecord) -> int:
     if not record.accepted:
         return request
     db.executemany(
-        "INSERT INTO received VALUES (?, ?, ?, ?, ?)",
-        [(record.inbox, user, record.digest, request, times) for user, times in Counter(record.user_ids).items()],
+        "INSERT INTO received VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (record.inbox, *_key(user), record.digest, request, times)
+            for user, times in Counter(record.user_ids).items()
+        ],
     )
     if record.campaign is not None:
         state = [getattr(record.campaign, name) for name in _STATE]
         marks = ", ".join("?" * len(_STATE))
         db.execute(f"INSERT INTO campaigns(request, {', '.join(_STATE)}) VALUES (?, {marks})", (request, *state))
     return request
+
+
+def _key(user: str) -> tuple[str, int, str]:
+    """Return the columns that hold a user id, which sort as people count."""
+    stem = user.rstrip("0123456789")
+    return stem, len(user), user[len(stem) :]
 
 
 def _summary(row: Any) -> RequestSummary:
@@ -345,8 +354,9 @@ def _where(inbox: InboxRef, search: Search, after: int, before: int, key: str = 
     for user in search.users:
         where += (
             f" AND (id IN (SELECT request FROM received WHERE inbox {'= ?' if own else 'IN (SELECT id FROM inboxes)'}"
-            " AND user = ? UNION ALL SELECT request FROM campaigns JOIN recipients USING (request) WHERE user = ?"
+            " AND (stem, length, digits) = (?, ?, ?) UNION ALL"
+            " SELECT request FROM campaigns JOIN recipients USING (request) WHERE (stem, length, digits) = (?, ?, ?)"
             f") OR {_SQL['refused_to']})"
         )
-        values += [*own, user, user, user]
+        values += [*own, *_key(user), *_key(user), user]
     return where, values

@@ -32,41 +32,35 @@ SELECT name, label, requests,
     (SELECT time FROM requests WHERE inbox = inboxes.id ORDER BY id DESC LIMIT 1) AS last
 FROM inboxes ORDER BY last DESC, id;
 
--- received: equal pushes per user
-SELECT user, sum(times) FROM received WHERE inbox = :inbox
-GROUP BY user, digest ORDER BY user, digest;
-
--- counted: `received` for one page of users, as people count: u2 before u10
-WITH page AS (
-    SELECT DISTINCT user FROM received WHERE inbox = :inbox AND (:like = '' OR instr(user, :like))
-        AND (rtrim(user, '0123456789'), length(user), user) > (rtrim(:after, '0123456789'), length(:after), :after)
-    ORDER BY rtrim(user, '0123456789'), length(user), user LIMIT :limit)
-SELECT user, sum(times) FROM page CROSS JOIN received USING (user) WHERE inbox = :inbox
-GROUP BY rtrim(user, '0123456789'), length(user), user, digest;
+-- received: equal pushes per user, from one user on, as people count
+SELECT user, sum(times) FROM received
+WHERE inbox = ? AND (? = '' OR instr(user, ?)) AND (stem, length, digits) > (?, ?, ?)
+GROUP BY stem, length, digits, digest;
 
 -- recipients: one page, as people count
-SELECT user, fields FROM recipients WHERE request = :request
-    AND (rtrim(user, '0123456789'), length(user), user) > (rtrim(:after, '0123456789'), length(:after), :after)
-ORDER BY rtrim(user, '0123456789'), length(user), user LIMIT :limit;
+SELECT user, fields FROM recipients WHERE request = ? AND (stem, length, digits) > (?, ?, ?)
+ORDER BY stem, length, digits LIMIT ?;
 
 -- delivered: the newest pushes and campaigns of a user
 WITH pushed AS (
-    SELECT request, sum(times) AS times FROM received WHERE inbox = ? AND user = ? GROUP BY request),
+    SELECT request, sum(times) AS times FROM received WHERE inbox = ? AND (stem, length, digits) = (?, ?, ?)
+    GROUP BY request),
 got AS (
     SELECT request AS id, time AS at, bytes AS size, times, NULL AS uuid, NULL AS fields
     FROM pushed JOIN requests ON requests.id = request
     UNION ALL
     SELECT id, coalesce(started, time), bytes, 1, uuid, fields
     FROM requests JOIN campaigns ON campaigns.request = id
-    JOIN recipients ON recipients.request = id AND user = ? WHERE inbox = ?
+    JOIN recipients ON recipients.request = id
+    WHERE (stem, length, digits) = (?, ?, ?) AND inbox = ?
     ORDER BY at DESC, id DESC LIMIT ?),
 summed AS (SELECT *, sum(size) OVER (ORDER BY at DESC, id DESC) AS sum FROM got)
 SELECT id, at AS time, CASE WHEN sum <= ? THEN body ELSE x'' END AS body, times, uuid AS campaign, fields
 FROM summed JOIN requests USING (id) ORDER BY at, id;
 
 -- totals: over all inboxes
-SELECT (SELECT count(*) FROM (SELECT DISTINCT inbox, user FROM received)) AS users,
-    (SELECT count(*) FROM (SELECT DISTINCT inbox, user FROM
-        (SELECT inbox, user FROM received GROUP BY inbox, user, digest HAVING sum(times) > 1))) AS duplicates,
+SELECT (SELECT count(*) FROM (SELECT DISTINCT inbox, stem, length, digits FROM received)) AS users,
+    (SELECT count(*) FROM (SELECT DISTINCT inbox, stem, digits FROM (SELECT inbox, stem, digits FROM received
+        GROUP BY inbox, stem, length, digits, digest HAVING sum(times) > 1))) AS duplicates,
     (SELECT count(*) FROM requests WHERE endpoint = 'push' AND accepted) AS pushes,
     (SELECT count(*) FROM campaigns) AS campaigns;

@@ -41,11 +41,14 @@ CREATE TRIGGER dropped AFTER DELETE ON requests BEGIN
 END;
 CREATE TABLE received(                       -- accepted pushes of each user; outlives the request
     inbox INTEGER NOT NULL REFERENCES inboxes ON DELETE CASCADE,
-    user TEXT NOT NULL,
+    stem TEXT NOT NULL,                      -- of the user id, without the digits at its end
+    length INTEGER NOT NULL,                 -- of the user id: the key sorts users as people count, u2 before u10
+    digits TEXT NOT NULL,
     digest INTEGER NOT NULL,                 -- of the content, see PushBody.digest
     request INTEGER NOT NULL,
     times INTEGER NOT NULL,
-    PRIMARY KEY(inbox, user, digest, request)) WITHOUT ROWID;
+    user TEXT AS (stem || digits),
+    PRIMARY KEY(inbox, stem, length, digits, digest, request)) WITHOUT ROWID;
 CREATE TABLE campaigns(
     request INTEGER PRIMARY KEY REFERENCES requests ON DELETE CASCADE,
     uuid TEXT NOT NULL UNIQUE,
@@ -60,6 +63,9 @@ CREATE TABLE campaigns(
     error TEXT);
 CREATE TABLE recipients(
     request INTEGER NOT NULL REFERENCES campaigns ON DELETE CASCADE,
-    user TEXT NOT NULL,
+    stem TEXT NOT NULL,                      -- this and the next two as in `received`
+    length INTEGER NOT NULL,
+    digits TEXT NOT NULL,
     fields TEXT NOT NULL,
-    PRIMARY KEY(request, user)) WITHOUT ROWID;
+    user TEXT AS (stem || digits),
+    PRIMARY KEY(request, stem, length, digits)) WITHOUT ROWID;
