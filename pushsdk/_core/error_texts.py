@@ -56,7 +56,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
             times, again = (f" up to {self.sent} times", "once more") if self.sent > 1 else ("", "twice")
             risk = "; " + (target.operation if target else PUSH).in_doubt.format(times=times, again=again)
         fix = self._fix(target, names) if target else ""
-        return f"{_HEADS[self.verdict.outcome]}: {self._cause()}{self._end()}{risk}{fix} [{self.code}]"
+        return f"{_HEADS[self.verdict.outcome]}: {self._cause()}{self._end()}{self._used_up()}{risk}{fix} [{self.code}]"
 
     @property
     def code(self) -> str:
@@ -96,6 +96,12 @@ class Facts(Wording, msgspec.Struct, frozen=True):
             return ""
         end = "not retried again: " if len(attempts) > 1 else "not retried: "
         return f"; {end}{self._failure()}"
+
+    def _used_up(self) -> str:
+        """Return that the policy ended the retries, if nothing else did."""
+        attempts = self.verdict.attempts
+        by_policy = self.verdict.failure is None and attempts[1:] and attempts[-1].retryable
+        return "; not retried again: the policy's attempts are used up" if by_policy else ""
 
     def _failure(self) -> str:
         return ": ".join(filter(None, (self.verdict.failure or _UNTRIED, self._bound())))
@@ -151,7 +157,7 @@ _OUR_REASONS = frozenset({*_BOUNDS, Failure.BUDGET, Failure.CLOSED})
 _UNSEEN = ". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here"
 _LIMITS = "see: pushsdk docs timeouts-and-limits"
 _OUTCOMES = "see: pushsdk docs outcomes"
-_RATE = ", or set a rate, for example {rate_100}; " + _LIMITS
+_RATE = ". If this recurs, set {rate} below the service's limit; " + _LIMITS
 _WRONG_URL = ". base_url is probably wrong: check its host and its path, which must end before /v1"
 _LINT = ". Check the message: {lint}"
 _DNS = ". Check the host in base_url, and the DNS of this machine"

@@ -20,7 +20,6 @@ LIBRARY: Mapping[str, str] = {
     "timeout": "the timeout",
     "attempt_timeout": "the attempt timeout",
     "rate": "the rate",
-    "rate_100": "rate=Rate(users_per_second=100)",
     "in_flight": "in_flight",
     "cafile": "pass ssl=ssl.create_default_context(cafile=...)",
     "proxy": "proxy=",

@@ -7,7 +7,6 @@ SHELL = {
     "timeout": "--timeout",
     "attempt_timeout": "--attempt-timeout",
     "rate": "--rate",
-    "rate_100": "--rate 100",
     "in_flight": "--in-flight",
     "cafile": "set SSL_CERT_FILE to a file with its certificate",
     "proxy": "--proxy",

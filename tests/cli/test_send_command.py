@@ -73,7 +73,7 @@ def test_a_line_end_as_two_characters_is_told(command, service):
 @pytest.mark.parametrize(
     ("fault", "words", "advice"),
     [
-        (Fault.status(429), "--retry none", "set a rate, for example --rate 100;"),
+        (Fault.status(429), "--retry none", "set --rate below the service's limit;"),
         (Fault.status(503, retry_after=60), "--timeout 0.5", "in 60 s; total timeout 0.5 s"),
     ],
 )

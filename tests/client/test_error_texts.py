@@ -75,8 +75,8 @@ def answering(status, **options):
         )),
         (lambda: FakeService(Fault.status(429, headers={"Retry-After": "90"})).client(), MESSAGE, (
             f"rejected: HTTP 429 Too Many Requests ({PUSH_URL}); not retried: the service asked to wait longer than "
-            "max_retry_after: 90 s, RetryPolicy(max_retry_after=60). Call again after 90 s, or set a rate, for example "
-            f"rate=Rate(users_per_second=100); {LIMITS} [rejected-429]"
+            "max_retry_after: 90 s, RetryPolicy(max_retry_after=60). Call again after 90 s. If this recurs, set the "
+            f"rate below the service's limit; {LIMITS} [rejected-429]"
         )),
         (lambda: FakeService(Fault.hang()).client(timeout=0.05), MESSAGE, (
             f"outcome unknown: the deadline passed: total timeout 0.05 s ({PUSH_URL}); it may have been enqueued, so "
@@ -219,6 +219,12 @@ async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up():
     retry = RetryPolicy(initial_delay=5.0, max_delay=5.0, throttle_delay=5.0, wait=tenacity.wait_fixed(1.0))
     text = str(await error_of(service.client(timeout=1.5, retry=retry)))
     assert ", 2 attempts); not retried again: the next wait would pass the deadline: total timeout 1.5 s. " in text
+
+
+async def test_a_call_whose_attempts_are_used_up_says_so():
+    retry = RetryPolicy.safe(max_attempts=2, throttle_delay=0.001)
+    text = str(await error_of(FakeService(Fault.status(429)).client(retry=retry)))
+    assert ", 2 attempts); not retried again: the policy's attempts are used up. Call again later. If this" in text
 
 
 # -- answers ------------------------------------------------------------------------------------------------------
