@@ -134,9 +134,9 @@ def mixins(node: ast.ClassDef) -> list[ast.ClassDef]:
 def kinds() -> dict[str, str]:
     """Return the type of each kind of values by its name, without its rule."""
     trees = (ast.parse(path.read_text(encoding="utf-8")) for path in Path("pushsdk").rglob("*.py"))
-    aliases = [node for tree in trees for node in tree.body if isinstance(node, ast.AnnAssign) and node.value]
+    aliases = [node for tree in trees for node in tree.body if isinstance(node, ast.Assign)]
     rules = [
-        (ast.unparse(node.target), re.match(r"Annotated\[([\w.]+(?:\[[^]]*\])?), ", ast.unparse(node.value)))
+        (ast.unparse(node.targets[0]), re.match(r"Annotated\[([\w.]+(?:\[[^]]*\])?), ", ast.unparse(node.value)))
         for node in aliases
     ]
     return {name: rule[1] for name, rule in rules if rule}
