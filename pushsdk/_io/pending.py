@@ -64,7 +64,7 @@ class PendingCalls:
                 self.report_abandoned(call)
         if receipt is not None:
             # Later: a waiter for idleness must find these calls pending until their callers have run.
-            asyncio.get_running_loop().call_soon(self._work.end_all, part.units)
+            asyncio.get_running_loop().call_soon(self._work.end, *part.units)
 
     def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
         """Settle a call's users that no request carried, or whose request is unknown."""

@@ -217,10 +217,10 @@ def check_session(session: object) -> None:
         raise must_be("session", "an aiohttp.ClientSession", session)
 
 
-def check_host(name: str, url: str | Secret | None) -> None:
+def check_host(name: str, url: str | Secret) -> None:
     """Raise ConfigurationError if aiohttp can't parse a URL that the core has checked: its ``xn--`` host is broken."""
     try:
-        is_valid = url is None or URL(Secret.of(url).reveal()).host is not None
+        is_valid = URL(Secret.of(url).reveal()).host is not None
     except ValueError:
         is_valid = False
     if not is_valid:

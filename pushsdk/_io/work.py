@@ -1,7 +1,7 @@
 """The work that has not ended: calls and all else, whoever waits for the end, and the stages of the client's end."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,22 +38,17 @@ class Work:
             self.others.discard(item)
             self.ended(item)
 
-    def end(self, call: Call) -> None:
-        """Remove a call that is complete. Does nothing if the call never began."""
-        if call in self.calls:
+    def end(self, *units: Any) -> None:
+        """Remove calls that are complete. Does nothing for a call that never began, and for a part of a call."""
+        if self.drained is None and not self._waiters:
+            # For the thousands of calls that share a request, much faster.
+            self.calls.difference_update(units)
+            return
+        for call in [unit for unit in units if unit in self.calls]:
             self.calls.remove(call)
             if self.drained is not None:
                 self.drained.append(call)
-            if self._waiters:
-                self.ended(call)
-
-    def end_all(self, units: Iterable[Any]) -> None:
-        """End the whole calls of a shared request, at once: for thousands of calls that is much faster."""
-        if self.drained is None and not self._waiters:
-            self.calls.difference_update(units)
-            return
-        for unit in [unit for unit in units if unit in self.calls]:
-            self.end(unit)
+            self.ended(call)
 
     def ended(self, item: object) -> None:
         """Tell the waiters that a call, or something else that they wait for, has ended."""
