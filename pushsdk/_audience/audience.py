@@ -26,7 +26,7 @@ from pushsdk._core.arguments import iterable
 from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_in, damage_of, damage_text
 from pushsdk._core.errors import Advice, ValidationError, warn_caller
-from pushsdk._core.kinds import Count, Rule, check
+from pushsdk._core.kinds import Count, Rule, check, check_arguments
 from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
@@ -60,7 +60,7 @@ _Made = Annotated[
         lambda source: hasattr(source, "place_of"),
     ),
 ]
-_Table = Annotated[
+ArrowStream = Annotated[
     Any,
     Rule(
         "a table with an Arrow stream, for example a polars or pandas DataFrame or a pyarrow Table",
@@ -124,20 +124,18 @@ class Audience(BatchSource):
         Only local files are read, and no extension is loaded. Raises ValidationError at once if the SQL is wrong,
         is not a SELECT or has no such column, ConfigurationError without DuckDB.
         """
-        check("sql", sql, str, ValidationError)
-        check("primary_key", primary_key, str, ValidationError)
+        check_arguments(Audience.query, locals(), ValidationError)
         return cls(SqlQuery(sql, key=primary_key))
 
     @classmethod
-    def table(cls, table: Any, *, primary_key: str = "user_id") -> "Audience":
+    def table(cls, table: ArrowStream, *, primary_key: str = "user_id") -> "Audience":
         """Return the users in a table in memory: anything with an Arrow stream (``__arrow_c_stream__``).
 
         Examples are DataFrames from polars and pandas, a pyarrow Table, a DuckDB relation and Spark's
         ``df.toArrow()``. Ids and columns are checked like those in a file. Raises ValidationError at once for
         anything else, and if there is no such column, ConfigurationError without DuckDB.
         """
-        check("table", table, _Table, ValidationError)
-        check("primary_key", primary_key, str, ValidationError)
+        check_arguments(Audience.table, locals(), ValidationError)
         return cls(ArrowTable(table, key=primary_key))
 
     @classmethod

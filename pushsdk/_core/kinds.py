@@ -2,8 +2,9 @@
 
 A kind is a type, or a type with a rule in words. ``check("first", first, Count | None)`` raises an error that states
 rule, value and fix unless the value fits the kind; ``check_fields(self)`` in a ``__post_init__`` checks each field by
-its annotation, and ``check_values(options, ClientOptions)`` each keyword argument. The last argument is the error
-class: ``check("faults", faults, Sequence[Fault], ValueError)``.
+its annotation, ``check_values(options, ClientOptions)`` each keyword argument, and ``check_arguments(query, locals())``
+at the begin of ``query`` each argument. The last argument is the error class: ``check("faults", faults,
+Sequence[Fault], ValueError)``.
 """
 
 import functools
@@ -84,6 +85,15 @@ def check_fields(struct: Struct, error: type[Exception] = ConfigurationError) ->
     for name, kind, test in _tests_of(type(struct)):
         if not test(value := getattr(struct, name)):
             check(f"{type(struct).__name__}.{name}", value, kind, error)
+
+
+def check_arguments(
+    function: Callable[..., object], arguments: Mapping[str, object], error: type[Exception] = ConfigurationError
+) -> None:
+    """Check a function's arguments, which its ``locals()`` are at its begin, by their annotations."""
+    for name, kind in kinds_of(function).items():
+        if name in arguments:
+            check(name, arguments[name], kind, error)
 
 
 def check_seconds(name: str, value: object, kind: Any = Duration) -> float:

@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
-from pushsdk._core.kinds import CountOrZero, Delay, Port, Rule, check
+from pushsdk._core.kinds import CountOrZero, Delay, Port, Rule, check, check_arguments
 from pushsdk.emulator.campaigns.segment import Tables, segment_available
 from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
@@ -34,7 +34,7 @@ Shift = Annotated[float, Rule("a number of seconds", lambda number: -1e9 <= numb
 HeaderText = Annotated[
     str, Rule("1 to 4096 visible ASCII characters, or left out", re.compile("[!-~]{1,4096}").fullmatch)
 ]
-_HostName = Annotated[str, Rule("a name with an optional port, for example push.test:8080", is_host)]
+HostName = Annotated[str, Rule("a name with an optional port, for example push.test:8080", is_host)]
 _BACKLOG = 1024  # a client may open all its connections at once
 _IDLE_SECONDS = 30.0  # until the next head has arrived
 _GRACE = 0.1  # seconds for clients to read the last responses when the emulator closes
@@ -244,27 +244,18 @@ class Emulator(Accepted):
         faults: Iterable[Fault] = (),
         seed: int = 0,
         limits: ServiceLimits | None = None,
-        api_key: str | None = None,
+        api_key: HeaderText | None = None,
         max_body: CountOrZero = 16 * 1024 * 1024,
         store: str | Path | None = None,
         keep: CountOrZero = 100_000,
         max_age: Delay | None = None,
         audience: str | Path | None = None,
         host: str = HOST,
-        hosts: Sequence[str] = (),
-        token: str | None = None,
+        hosts: Sequence[HostName] = (),
+        token: HeaderText | None = None,
         log: Callable[[str], object] | None = None,
     ) -> None:
-        check("port", port, Port, ValueError)
-        check("limits", limits, ServiceLimits | None, ValueError)
-        check("max_body", max_body, CountOrZero, ValueError)
-        check("store", store, str | Path | None, ValueError)
-        check("keep", keep, CountOrZero, ValueError)
-        check("max_age", max_age, Delay | None, ValueError)
-        check("token", token, HeaderText | None, ValueError)
-        check("log", log, Callable[[str], object] | None, ValueError)
-        check("api_key", api_key, HeaderText | None, ValueError)
-        check("hosts", hosts, Sequence[_HostName], ValueError)
+        check_arguments(Emulator.__init__, locals(), ValueError)
         if host not in {HOST, "localhost", "::1"} and not token:
             raise ValueError(f"host {host} admits other machines: pass token= for them, in the shell --token-file FILE")
         self._port = port  # the port asked for, then the bound one

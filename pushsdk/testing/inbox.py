@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 from msgspec import Struct
 
-from pushsdk._core.kinds import Count, CountOrZero, Delay, check
+from pushsdk._core.kinds import Count, CountOrZero, Delay, check, check_arguments
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
 from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
@@ -350,11 +350,9 @@ class PushInbox(Accepted):
         pushes += [_sent_push(campaign, campaign.uuid) for campaign in self.campaigns if campaign.id in matches]
         return sorted(pushes, key=lambda push: push.id)
 
-    def _looks(self, line: str, count: int, condition: Callable[[], object] | None, timeout: float) -> Iterator[None]:
+    def _looks(self, line: str, count: Count, condition: Callable[[], object] | None, timeout: Delay) -> Iterator[None]:
         """Look until enough requests match or the condition is true, once more at the end; yield between looks."""
-        check("count", count, Count, ValueError)
-        check("condition", condition, Callable[[], object] | None, ValueError)
-        check("timeout", timeout, Delay, ValueError)
+        check_arguments(PushInbox._looks, locals(), ValueError)
         look = condition or (lambda: len(self._inbox.requests(line)) >= count)
         end, seen = time.monotonic() + timeout, -1
         while True:
