@@ -122,7 +122,7 @@ RETRIES = [
         "a retry is made past its call's deadline",
         "_io.sender:RequestSender._allows",
         "return not self.closed",
-        "tests/faults/test_waits.py::test_a_wait_that_the_call_has_no_time_for_ends_it_at_once",
+        "tests/io/test_retrying.py::test_a_failure_that_may_not_be_retried_does_not_enter_the_loop",
     ),
     Bug(
         "a failure that may not be retried is retried",
@@ -146,7 +146,7 @@ RETRIES = [
         "a pause that the service asks for delays nothing",
         "_io.sender:RequestSender._pause",
         "pass",
-        "tests/faults/test_waits.py::test_the_whole_client_waits_and_fails_calls_that_cannot",
+        "tests/io/test_stats.py::test_stats_show_what_is_in_flight_queued_and_paused_now",
     ),
 ]
 
@@ -192,7 +192,7 @@ DEADLINES = [
             request.flight.sent = request.flight.started
             self._sender.limiter.times.sent(request.flight.sent)
         """,
-        "tests/io/test_overload.py::test_connecting_does_not_count_as_the_time_of_an_attempt",
+        "tests/io/test_overload.py::test_neither_connecting_nor_a_claim_counts_as_the_time_of_an_attempt",
     ),
     Bug(
         "urgent sends wait like all others",
@@ -594,7 +594,7 @@ SECRETS = [
         "an error keeps a key that the service echoed",
         "_core.secret:mask",
         "return text",
-        "tests/core/test_outcome.py::test_the_key_is_redacted_in_what_the_service_answered",
+        "tests/core/test_mask.py::test_a_key_in_a_code_is_masked_whatever_is_around_it",
     ),
     Bug(
         "an error keeps an echoed key that was escaped twice",
@@ -612,7 +612,7 @@ SECRETS = [
         "an error shows the whole location of a redirect",
         "_core.error_texts:_redirect",
         "return f\", a redirect to {attempt.headers.get('Location')}: not followed\"",
-        "tests/core/test_errors.py::test_a_rejection_followed_by_a_failed_connection_keeps_its_status",
+        "tests/core/test_errors.py::test_a_redirect_names_only_the_other_host",
     ),
     Bug(
         "the proxy's password stays in its URL",
@@ -726,7 +726,7 @@ RUNS = [
         "the time of a stopped process counts as an outage",
         "_runs.stopping:SendingClock.now",
         "return self._loop.time()",
-        "tests/runs/test_run_throttled.py::test_an_hour_of_a_stopped_process_is_no_outage",
+        "tests/runs/test_runs.py::test_an_hour_of_a_stopped_process_is_no_outage",
     ),
     Bug(
         "other users of the same number continue a run, and the old ones are pushed to",
@@ -826,7 +826,7 @@ CLAIMS = [
                 del self._uses[entry]
                 self._entries.pop(entry.key, None)
         """,
-        "tests/claims/test_trouble.py::test_a_claim_that_cannot_be_given_back_does_not_block_a_later_send",
+        "tests/claims/test_trouble.py",
     ),
     Bug(
         "the claim of another process is overwritten",

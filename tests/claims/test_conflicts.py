@@ -21,7 +21,6 @@ from pushsdk import (
 from pushsdk._core.idempotency import digest_of
 from pushsdk._core.user_states import UserState
 from pushsdk.claims import Claim, MemoryClaims, Put
-from pushsdk.claims._operators import claimed, release
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
@@ -59,20 +58,6 @@ async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed():
         assert isinstance(error, OutcomeUnknownError)
         assert (len(error.attempts), client.stats().unknown, client.stats().not_sent) == (1, 1, 0)
     assert len(service.requests) == 1
-
-
-@virtual
-async def test_a_user_accepted_by_another_process_meanwhile_is_not_retried():
-    service, claims = FakeService(Fault.status(500, first=1)), ShakyClaims()
-    patient = RetryPolicy.at_least_once(initial_delay=60.0, max_delay=60.0)
-    async with service.client(claims=claims, retry=patient) as client, service.client(claims=claims) as other:
-        first = asyncio.create_task(deliver(client, timeout=600.0))
-        await asyncio.sleep(1.0)
-        assert claims.states() == [[UNKNOWN]]
-        assert await release(claims, await claimed(claims)) == []
-        assert isinstance(await deliver(other), Receipt)
-        receipt = await first
-    assert (receipt.already_accepted, service.users()) == (1, {"user-1": 1})
 
 
 @pytest.mark.parametrize("record", [b"{}", b'{"fingerprint":"x","claimed_at":0,"users":' + b"[" * 100_000])

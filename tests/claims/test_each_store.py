@@ -443,17 +443,6 @@ async def test_a_claim_is_committed_durably(postgres_url, mode, expected):
         assert (modes, await pool.fetchval("SHOW synchronous_commit")) == ([expected] * 2, mode)
 
 
-async def test_claims_survive_a_crash_of_a_server_that_commits_asynchronously():
-    with postgres_server("synchronous_commit=off", "wal_writer_delay=10s", durable=True) as server:
-        async with PostgresClaims(server.url) as store:
-            for number in range(20):
-                await put(store, ONE, key=key_of(number))
-        server.stop()
-        server.start()
-        async with PostgresClaims(server.url) as store:
-            assert await store.get([key_of(number) for number in range(20)]) == [ONE] * 20
-
-
 # -- unavailable servers ----------------------------------------------------------------------------------------------
 
 
@@ -483,9 +472,3 @@ def test_a_store_that_can_not_list_its_claims_says_so():
 
 async def test_a_store_in_memory_has_no_setting_that_can_lose_claims():
     assert await MemoryClaims().risks() == []
-
-
-async def test_sends_that_begin_together_open_one_pool(postgres_url):
-    store = PostgresClaims(postgres_url, table="opened_together")
-    assert await asyncio.gather(*(store.get([key_of(number)]) for number in range(3))) == [[None]] * 3
-    await store.aclose()

@@ -45,10 +45,11 @@ STORES = {
 }
 
 
-@pytest.mark.parametrize("kind", STORES)
+REFUSED = "the claim store was used before a fork: make one in each process\n1 0\n"
+
+
 @pytest.mark.parametrize(
-    ("used", "result"),
-    [("used", "the claim store was used before a fork: make one in each process\n1 0\n"), ("unused", "0\n0 1\n")],
+    ("kind", "used", "result"), [*((kind, "used", REFUSED) for kind in STORES), ("redis", "unused", "0\n0 1\n")]
 )
 def test_a_used_store_is_refused_after_a_fork_and_an_unused_store_works(kind, used, result, request, monkeypatch):
     place = json.dumps(place_of(kind, request), default=str)
@@ -58,12 +59,9 @@ def test_a_used_store_is_refused_after_a_fork_and_an_unused_store_works(kind, us
     assert service.users() == {"u": 2}
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
-def test_a_client_that_owns_its_store_opens_another_one_in_the_child(kind, request, monkeypatch):
-    path = request.getfixturevalue("tmp_path") / "claims.db"
-    location = f"sqlite:{path}" if kind == "sqlite" else request.getfixturevalue(f"{kind}_url")
+def test_a_client_that_owns_its_store_opens_another_one_in_the_child(redis_url, monkeypatch):
     with served(monkeypatch) as service:
-        completed = run_program(textwrap.dedent(PROGRAM), "", json.dumps(location), "used")
+        completed = run_program(textwrap.dedent(PROGRAM), "", json.dumps(redis_url), "used")
     assert completed == (0, "0\n1 1\n", "")
     assert service.users() == {"u": 2}
 

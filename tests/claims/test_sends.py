@@ -300,21 +300,6 @@ async def test_a_delivery_that_makes_no_claim_reports_the_record(answer, kind):
 
 
 @virtual
-async def test_a_call_past_its_deadline_stays_claimed_while_in_flight():
-    service, claims = FakeService(Fault.hang(accepted=True, user="user-1")), ShakyClaims(claim_ttl=60.0)
-    patient = Timeout(total=100.0, attempt=None)
-    async with service.client(claims=claims, timeout=patient, batching=Batching(linger=0.1)) as client:
-        other = asyncio.create_task(client.send("user-2", HELLO))
-        first = await deliver(client)
-        assert type(first) is OutcomeUnknownError
-        assert "the deadline passed" in str(first)
-        assert type(await deliver(client)) is OutcomeUnknownError
-        await other
-    assert claims.states() == [[UNKNOWN]]
-    assert service.users() == {"user-1": 1, "user-2": 1}
-
-
-@virtual
 async def test_a_call_without_a_deadline_ends_before_its_claim_expires():
     async with delivering(
         FakeService(Fault.unreachable()),

@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 import pytest
-from support.shaky_claims import HELLO, JOB, ShakyClaims, StoppedClaims, deliver, delivering
+from support.shaky_claims import HELLO, JOB, ShakyClaims, deliver, delivering
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
@@ -67,18 +67,6 @@ async def test_nothing_is_sent_if_the_claim_fails_and_the_next_delivery_sends(fa
 
 
 @virtual
-async def test_a_claim_that_cannot_be_given_back_does_not_block_a_later_send():
-    async with delivering(claims=ShakyClaims(add=["lost"], swap=["down"] * 9)) as (service, claims, client):
-        assert isinstance(await deliver(client), ClaimStoreError)
-        await asyncio.sleep(0.05)
-        assert claims.states() == [[CLAIMED]]
-        claims.faults["swap"].clear()
-        assert isinstance(await deliver(client), Receipt)
-    assert service.users() == {"user-1": 1}
-    assert claims.states() == [[ACCEPTED]]
-
-
-@virtual
 async def test_the_memory_of_failed_claims_does_not_grow_with_the_square_of_the_calls():
     claims, calls = ShakyClaims(add=["down"] * 1000, swap=["down"] * 1000), 50
     async with FakeService().client(claims=claims) as client:
@@ -135,24 +123,6 @@ async def test_nothing_is_sent_if_the_store_never_grants_the_claim(make, puts):
 
 
 # -- a store that is suspended ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("same", "step"), [(True, 1), (False, -1)], ids=["the same process", "another"])
-@virtual
-async def test_jobs_are_sent_after_the_store_was_suspended(same, step):
-    service, claims, jobs = FakeService(), StoppedClaims(timeout=1.0), [f"job-{n}" for n in range(8)]
-    async with service.client(claims=claims) as client, service.client(claims=claims) as other:
-        for timeout in (0.5, None):
-            claims.is_stopped = True
-            sends = [client.send("user-1", HELLO, idempotency_key=job, timeout=timeout) for job in jobs]
-            results = await asyncio.gather(*sends, return_exceptions=True)
-            assert {type(result) for result in results} == {ClaimStoreError}
-            await asyncio.sleep(20.0)
-            claims.go_on(step)
-            await asyncio.sleep(5.0)
-        for job in jobs:
-            await (client if same else other).send("user-1", HELLO, idempotency_key=job)
-    assert service.users() == {"user-1": 8}
 
 
 # -- after the send ---------------------------------------------------------------------------------------------------

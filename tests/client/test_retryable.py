@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from support import fake_service as scripted
 from support.shaky_claims import long, singly
 from support.virtual_time import virtual
 
@@ -13,11 +12,9 @@ from pushsdk import (
     Outcome,
     PartialError,
     PushError,
-    Receipt,
     RejectedError,
     RetryPolicy,
 )
-from pushsdk._core.outcome import NEEDS_A_FIX, Failure
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
@@ -40,19 +37,6 @@ async def delivered(client, *, key, times=10):
                 break
             await asyncio.sleep(error.retry_after or 0)
     return results
-
-
-@virtual
-async def test_a_job_with_a_key_is_retried_until_every_reachable_user_is_accepted():
-    later, refused = Fault.status(429, headers={"Retry-After": "70"}), Fault.refused()
-    service = singly({"user-2": [refused, refused, later], "user-3": [Fault.status(400)]})
-    async with service.client(claims=MemoryClaims(), retry=ONCE) as client:
-        results = await delivered(client, key="job-42")
-    last = results.pop()
-    assert isinstance(last, PartialError)
-    assert list(last.outcomes.values()) == [Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.REJECTED]
-    assert [result.retry_after for result in results if isinstance(result, PartialError)] == [None, None, 70.0]
-    assert service.users() == dict.fromkeys(USERS[:2], 1)
 
 
 REFUSED, BAD, TOO_EARLY = Fault.refused(), Fault.status(400), Fault.status(425)
@@ -79,22 +63,6 @@ async def test_a_call_is_retryable_for_any_of_its_users_unless_that_pushes_one_t
 
 
 # -- what only a person can fix ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("failure", "before"),
-    [*((failure, ()) for failure in sorted(NEEDS_A_FIX)), (Failure.TLS, [scripted.answer(429, {"Retry-After": "0"})])],
-)
-@virtual
-async def test_what_needs_a_person_may_not_be_repeated_and_is_sent_once_it_is_fixed(failure, before):
-    service = scripted.FakeService(*before, scripted.fails(failure))
-    async with service.client(claims=MemoryClaims()) as client:
-        (result,) = await delivered(client, key="job-42")
-        assert isinstance(result, PushError)
-        assert len(result.attempts) == len(before) + 1
-        (fixed,) = await delivered(client, key="job-42", times=1)
-    assert isinstance(fixed, Receipt)
-    assert service.users() == dict.fromkeys(USERS, 1)
 
 
 @virtual

@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 import pushsdk
-from pushsdk._core.error_mapping import error_for, partial_error, recorded_error
+from pushsdk._core.error_mapping import error_for, partial_error
 from pushsdk._core.error_texts import FIXES
 from pushsdk._core.errors import (
     LIBRARY,
-    AuthenticationError,
     ClaimStoreError,
     ClientClosedError,
     NotSentError,
     OutcomeUnknownError,
     PartialError,
-    PayloadTooLargeError,
     PushError,
     QueueFullError,
     RateLimitedError,
@@ -63,33 +61,6 @@ def test_each_error_has_an_outcome_and_its_place_in_the_tree():
 
 
 # -- rejected ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("status", "retry_after", "kind"),
-    [
-        (400, None, RejectedError),
-        (401, None, AuthenticationError),
-        (413, None, PayloadTooLargeError),
-        (429, None, RateLimitedError),
-        (503, None, RejectedError),
-        (503, 90.0, RateLimitedError),
-    ],
-)
-def test_a_rejection_names_its_status(status, retry_after, kind):
-    headers = {"X-Trace": "1"}
-    error = error_for(refused(status, retry_after=retry_after, headers=headers, body=b"no"), user_ids=("a", "b"))
-    assert (type(error), error.outcome, error.retry_after) == (kind, REJECTED, retry_after)
-    assert (error.status, error.headers, error.body) == (status, headers, b"no")
-    assert (error.user_ids, len(error.attempts)) == (("a", "b"), 1)
-    assert str(error).startswith(f"rejected: HTTP {status}")
-
-
-def test_a_rejection_followed_by_a_failed_connection_keeps_its_status():
-    attempts = (tried(REJECTED, 429), tried(NOT_SENT, reason=str(Failure.REFUSED)))
-    error = error_for(Verdict(outcome=REJECTED, attempts=attempts, failure=Failure.REFUSED))
-    assert (type(error), error.status, error.body) == (RateLimitedError, 429, b"")
-    assert str(error) == "rejected: HTTP 429 Too Many Requests (2 attempts) [rejected-429]"
 
 
 def test_the_headers_are_found_in_any_case_and_pickled_without_the_http_library():
@@ -270,11 +241,6 @@ def verdict(*attempts, failure=None):
 def test_an_error_says_if_the_same_call_is_retryable(attempts, failure, expected):
     error = error_for(verdict(*attempts, failure=failure), user_ids=("a",))
     assert error.retryable is pickle.loads(pickle.dumps(error)).retryable is expected
-
-
-def test_a_recorded_outcome_is_not_retryable():
-    for outcome, status in ((REJECTED, 429), (UNKNOWN, None)):
-        assert not recorded_error(Verdict(outcome=outcome, status=status), user_ids=("a",), job="1a2b").retryable
 
 
 @pytest.mark.parametrize(

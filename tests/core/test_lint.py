@@ -171,12 +171,6 @@ def test_no_mapping_makes_it_raise(subject):
     assert isinstance(lint(MappingProxyType({"message": subject})), list)
 
 
-@given(st.sampled_from(Model.__subclasses__()), st.data())
-def test_no_struct_makes_it_raise(model, data):
-    names = data.draw(st.lists(st.sampled_from(model.__struct_fields__), unique=True))
-    assert isinstance(lint(model(**{name: data.draw(VALUES) for name in names})), list)
-
-
 @pytest.mark.parametrize("subject", [None, "message.json", []])
 def test_what_is_no_resource_at_all_is_refused(subject):
     with pytest.raises(ValidationError, match=r"^lint takes a message, a campaign or a mapping; got "):

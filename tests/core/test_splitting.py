@@ -251,13 +251,6 @@ def test_parts_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(c
     assert all(size_of(part) < size + 70 or part.users == 1 for part in parts)
 
 
-def test_parts_of_one_call_stay_within_the_learned_bytes_if_its_ids_differ_in_length():
-    one = call(*[f"{number}" * 100 for number in range(5)], *"abcde")
-    size = FRAME + len(one.ids) * 2 // 5
-    parts = split_calls([one], learned(10, size), FRAME, 10_000)
-    assert all(size_of(part) <= size or part.users == 1 for part in parts)
-
-
 # -- the rest ---------------------------------------------------------------------------------------------------
 
 

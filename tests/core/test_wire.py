@@ -279,14 +279,6 @@ JSON_VALUES = st.recursive(
 )  # fmt: skip
 
 
-# Names that no field of the interface has, or nearly has.
-@given(st.dictionaries(TEXTS.map(("=" * 20).__add__), JSON_VALUES))
-def test_custom_fields_come_back_as_they_went(fields):
-    assert json.loads(encode_custom_fields(fields)) == fields
-    assert msgspec.json.decode(encode_custom_fields(fields)) == fields
-    assert encode_message(fields) == encode_custom_fields(fields)
-
-
 class Walked(MobilePush, frozen=True):
     """A message that is checked in Python, as every subclass is."""
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sys
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, start
@@ -61,12 +60,3 @@ async def test_an_on_event_that_raises_a_cancellation_cancels_nothing(caplog):
         for user in ("on-a-new-connection", "on-a-pooled-one"):
             assert (await client.send(user, MESSAGE)).users == 1
     assert "on_event raised CancelledError" in caplog.text
-
-
-def test_an_on_event_that_exits_ends_the_loop():
-    async def main():
-        async with client_of(FakeService(), on_event=lambda _: sys.exit(3)) as client:
-            await client.send("a", MESSAGE)
-
-    with pytest.raises(SystemExit, match="3"):
-        asyncio.run(main())

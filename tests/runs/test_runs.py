@@ -365,22 +365,6 @@ async def test_untried_users_are_sent_to_at_the_end_if_the_message_was_accepted_
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
-@virtual
-async def test_a_limit_pauses_the_run_and_a_resume_continues_it(tmp_path):
-    service, run = FakeService(reset_before(), reset_before()), tmp_path / "run"
-    report = await push(service, 20, in_flight=1, run=run, limit=10)
-    assert (report.accepted, report.unknown, report.not_sent, report.stopped_by) == (2, 8, 10, "limit")
-    assert (report.stopped, read_report(run).stopped_by) == (
-        "the limit of 10 users is reached: resume for the rest",
-        "limit",
-    )
-    report = await resume(service, run, 20, on_unknown="resend", limit=14)
-    assert (report.accepted, report.unknown, report.stopped_by) == (16, 4, "limit")
-    report = await resume(service, run, 20)
-    assert (report.unknown, report.stopped, read_report(run).stopped_by) == (4, None, None)
-    assert (await resume(service, run, 20, on_unknown="resend")).accepted == 20
-
-
 @pytest.mark.parametrize("name", ["spring.run", None])
 @virtual
 async def test_a_cancellation_says_what_is_known_and_how_to_continue(name, tmp_path):
@@ -427,3 +411,16 @@ async def test_an_on_progress_that_raises_is_logged_with_its_place(caplog):
     assert report.accepted == 4
     assert "on_progress raised RuntimeError at test_runs.py:" in caplog.text
     assert "secret text" not in caplog.text
+
+
+@virtual
+async def test_an_hour_of_a_stopped_process_is_no_outage():
+    def then(request):
+        if len(service.written) == 3:
+            # While it is in flight: the stop policy is checked before its response arrives.
+            loop.call_later(0.25, loop.jump, 3600.0)
+        return answer(after=1.0)
+
+    loop, service = asyncio.get_running_loop(), FakeService(then=then)
+    report = await push(service, 40, in_flight=1, stop_policy=StopPolicy(unknown=None))
+    assert (report.stopped, report.accepted + report.unknown) == (None, 40)

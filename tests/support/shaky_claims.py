@@ -79,34 +79,6 @@ class ShakyClaims(MemoryClaims):
         return answers
 
 
-class StoppedClaims(ShakyClaims):
-    """A server that a signal stops: each put that reached it is done when it continues, also an abandoned one."""
-
-    def __init__(self, *, timeout):
-        super().__init__(timeout=timeout)
-        self.is_stopped = False
-        self._waiting = []
-        self._tasks = []
-
-    async def put(self, puts, ttl):
-        if not self.is_stopped:
-            return await super().put(puts, ttl)
-        answer = asyncio.get_running_loop().create_future()
-        self._waiting.append((puts, answer))
-        return await answer
-
-    def go_on(self, step=1):
-        """Continue, with the first request first (``step`` 1) or last (-1): connections are read in any order."""
-        self.is_stopped = False
-        self._tasks += [asyncio.create_task(self._serve(*waiting)) for waiting in self._waiting[::step]]
-        self._waiting.clear()
-
-    async def _serve(self, puts, answer):
-        answers = await super().put(puts, self.claim_ttl)
-        if not answer.done():
-            answer.set_result(answers)
-
-
 @asynccontextmanager
 async def delivering(service=None, *, claims=None, **options):
     """A service, a claim store, and a client of both."""

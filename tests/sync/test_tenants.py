@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from support.service_thread import HANGS
 
-from pushsdk import Batching, MobilePush, NotSentError, PushClient, RetryPolicy
+from pushsdk import Batching, MobilePush, PushClient, RetryPolicy
 from pushsdk.emulator import Fault
 
 HELLO = MobilePush(title={"en": "Hi"}, ios_enabled=True)
@@ -53,23 +53,3 @@ def test_a_sync_callable_runs_in_the_calling_thread_at_every_attempt_and_equal_m
     assert set(threads.values()) == {2}
     assert (stats.requests, stats.attempts) == (4, 8)
     assert {tenant: len(users) for tenant, users in pushes(service).items()} == dict.fromkeys(TENANTS, 4)
-
-
-def test_a_callable_that_fails_in_its_thread_ends_only_its_call(service):
-    def key():
-        if LOCAL.tenant == "acme":
-            raise ConnectionError("no vault")
-        return of_thread()
-
-    def work(tenant, number):
-        try:
-            client.send(f"{tenant}:{number}", HELLO)
-        except NotSentError as error:
-            assert "failed: ConnectionError at test_tenants.py:" in str(error)  # noqa: PT017 - in a thread
-            return error.__cause__
-        return None
-
-    with PushClient(api_key=key, retry=RetryPolicy.none()) as client:
-        causes = as_tenants(work)
-    assert [type(cause) for cause in causes] == [ConnectionError, *[type(None)] * 3] * 4
-    assert pushes(service)["acme"] == {}

@@ -18,6 +18,7 @@ from pushsdk import (
     PushClient,
     PushError,
     PushRequest,
+    RetryPolicy,
 )
 from pushsdk.emulator.faults import preset
 
@@ -111,7 +112,7 @@ def test_a_key_callable_that_calls_the_client_is_not_sent_for(service):
         client.send("v", HELLO)
         return "never"
 
-    with PushClient(api_key=key) as client, pytest.raises(NotSentError):
+    with PushClient(api_key=key, retry=RetryPolicy.none()) as client, pytest.raises(NotSentError):
         client.send("u", HELLO)
     assert service.requests == 0
 
