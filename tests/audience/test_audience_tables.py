@@ -122,21 +122,6 @@ def test_a_column_may_have_any_name_and_a_missing_one_is_an_error_that_lists_the
 # -- once each, in order, counted -------------------------------------------------------------------------------------
 
 
-def test_parquet_gives_each_id_once_or_all_in_their_order(tmp_path):
-    audience = Audience.read(
-        parquet(tmp_path / "u.parquet", "SELECT 'user-' || (i % 30000) AS user_id, i AS n FROM range(45000) t(i)")
-    )
-    ids = [f"user-{i % 30000}" for i in range(45000)]
-    assert ids_of(audience) == ids
-    assert audience.summary == AudienceSummary(read=45000, users=45000)
-    assert sorted(ids_of(audience, distinct=True)) == sorted(set(ids))
-    assert audience.summary == AudienceSummary(read=45000, users=30000, duplicates=15000)
-    assert rows_of(audience) == [(user, {"n": i}) for i, user in enumerate(ids)]
-    assert rows_of(audience, distinct=True) == [(user, {"n": i}) for i, user in enumerate(ids[:30000])]
-    assert audience.summary == AudienceSummary(read=45000, users=30000, duplicates=15000)
-    assert audience.count() == 45000
-
-
 # -- files ------------------------------------------------------------------------------------------------------------
 
 

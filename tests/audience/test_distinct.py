@@ -70,21 +70,6 @@ def test_the_first_row_of_an_id_counts_whatever_the_memory(parts, memory):
     assert duplicates == len(ids) - len(first)
 
 
-def test_values_of_all_kinds_survive_the_disk():
-    class Name(str):
-        __slots__ = ()
-
-    users = [f"{odd}{i}" for odd in ("\0", "\n", '"', "\u2028", "\U0001f600", " ") for i in range(40)]
-    out, _ = through([["a", "b"], [Name(user) for user in users]], NEXT_TO_NOTHING)
-    assert sorted(out) == sorted(["a", "b", *users])
-    assert {*map(type, out)} == {str}
-    values = {"text": "é\u2028", "number": 2**63, "low": -(2**63), "half": 0.5, "yes": True, "list": [1, {"a": None}]}
-    batches = [[("a", {}), ("b", {})], [(f"user-{i}", values) for i in range(50)]]
-    out, _ = through(batches, NEXT_TO_NOTHING, rows=True)
-    assert sorted(out, key=lambda row: row[0]) == [("a", {}), ("b", {}), *sorted(batches[1])]
-    assert all(type(row) is tuple for row in out)
-
-
 def test_an_id_that_is_not_unicode_is_an_error_when_it_is_spilled():
     with pytest.raises(ValidationError, match="lone surrogate"):
         through([["a", "b"], ["b\ud800"]], NEXT_TO_NOTHING)

@@ -20,15 +20,6 @@ def everyone(tmp_path):
     return Audience.read(made(tmp_path, "all.csv", "user_id,n\na,1\nb,2\nc,3\nb,4\nd,5\n00123,6\n"))
 
 
-def test_excluded_users_are_left_out_and_counted(everyone, tmp_path):
-    optout = made(tmp_path, "optout.csv", "id\nb\n123\nx\n")
-    left = everyone.exclude(optout, primary_key="id").exclude(Audience.lines(io.BytesIO(b"d\nb\n")))
-    assert sorted(ids_of(left, distinct=True)) == ["00123", "a", "c"]
-    assert str(left.summary) == "3 users, 1 duplicate, 2 excluded"
-    assert sorted(ids_of(everyone, distinct=True)) == ["00123", "a", "b", "c", "d"]
-    assert left.count() is None
-
-
 def test_ids_in_memory_are_excluded(everyone, tmp_path):
     left = everyone.exclude(["a", "b"], iter(["123", "d"]))
     for _ in range(2):

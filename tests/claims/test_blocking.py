@@ -74,24 +74,6 @@ async def test_operations_complete_if_they_have_begun_and_never_begin_if_cancell
     assert (sorted(resource.done), resource.closed) == ([*range(MOST + 1)], 1)
 
 
-@pytest.mark.parametrize("number", [1, MOST + 2])
-async def test_aclose_refuses_new_work_and_closes_after_the_last_operation(blocking, resource, number):
-    tasks = await hung(blocking, resource, number)
-    for _ in range(2):
-        await blocking.aclose(SOON, resource.close)
-    with pytest.raises(ConfigurationError, match="is closed"):
-        await blocking.run(resource.do, 99)
-    closing = [asyncio.create_task(blocking.aclose(ENOUGH, resource.close)) for _ in range(2)]
-    await asyncio.sleep(0)
-    closing[0].cancel()
-    assert (resource.closed, [task.done() for task in tasks]) == (0, [False] * number)
-    resource.go_on.set()
-    assert await asyncio.gather(*tasks) == [*range(number)]
-    await asyncio.gather(*closing, return_exceptions=True)
-    await blocking.aclose(ENOUGH, resource.close)
-    assert resource.closed == 1
-
-
 async def test_the_threads_end_after_aclose_and_when_the_object_is_dropped(blocking, resource):
     dropped = StoreThreads(MOST)
     threads = [await owner.run(threading.current_thread) for owner in (blocking, dropped)]

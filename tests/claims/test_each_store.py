@@ -401,32 +401,6 @@ async def test_expired_rows_of_the_table_are_deleted(postgres_url, monkeypatch):
     await admin.close()
 
 
-async def test_a_row_deleted_between_put_and_read_is_put_again(postgres_url):
-    class Pool:
-        """A pool that loses a row before the first read."""
-
-        reads = 0
-
-        def __init__(self, pool):
-            self.acquire = pool.acquire
-            self._pool = pool
-
-        async def fetch(self, *words):
-            if words[0].startswith("SELECT"):
-                self.reads += 1
-                await self._pool.execute("DELETE FROM between WHERE key = $1", key_of(2))
-            return await self._pool.fetch(*words)
-
-    async with asyncpg.create_pool(postgres_url, min_size=0) as pool:
-        losing = Pool(pool)
-        store = PostgresClaims(losing, table="between")
-        await store.put([Put(key_of(1), ONE), Put(key_of(2), ONE)], WEEK)
-        assert await store.put([Put(key_of(number), TWO) for number in (2, 1, 3)], WEEK) == [None, ONE, None]
-        assert losing.reads == 1
-        found = await PostgresClaims(pool, table="between").get([key_of(number) for number in (1, 2, 3)])
-        assert found == [ONE, TWO, TWO]
-
-
 @pytest.mark.parametrize(("mode", "expected"), [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")])
 async def test_a_claim_is_committed_durably(postgres_url, mode, expected):
     settings = {"synchronous_commit": mode}

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from support.shaky_claims import HELLO, ShakyClaims, delivering
-from support.virtual_time import now, virtual
+from support.shaky_claims import HELLO, ShakyClaims
+from support.virtual_time import virtual
 
-from pushsdk import ClaimStoreError, Receipt, Timeout
+from pushsdk import Receipt, Timeout
 from pushsdk.testing import FakeService
 
 
@@ -25,18 +25,6 @@ class Narrow(ShakyClaims):
             return await super().put(puts, ttl)
 
 
-class Choosy(ShakyClaims):
-    """A store that always fails for one key."""
-
-    refused = ""
-
-    async def put(self, puts, ttl):
-        self.refused = self.refused or puts[0].key
-        if self.refused in [put.key for put in puts]:
-            raise OSError
-        return await super().put(puts, ttl)
-
-
 async def crowd(client, count, total=None):
     """Send this number of jobs concurrently."""
     patience = Timeout(total=total, attempt=None)
@@ -52,32 +40,3 @@ async def test_the_claims_of_a_batch_share_a_write_and_so_do_its_outcomes(at_onc
     async with service.client(claims=claims) as client:
         assert {type(outcome) for outcome in await crowd(client, 1000)} == {Receipt}
     assert (claims.sizes, len(service.requests)) == (sizes * 2, 1)
-
-
-@virtual
-async def test_calls_to_a_silent_store_fail_with_the_pending_write():
-    service, claims = FakeService(), ShakyClaims(add=["hangs"] * 999, swap=["hangs"] * 999)
-    client = service.client(claims=claims)
-    started = now()
-    first = asyncio.create_task(crowd(client, 100))
-    await asyncio.sleep(2.0)
-    later = await asyncio.gather(
-        *(client.send("eve", HELLO, idempotency_key=f"eve-{n}") for n in range(3)), return_exceptions=True
-    )
-    results = [*await first, *later]
-    assert now() - started == pytest.approx(5.0, abs=0.01)
-    assert {str(result) for result in results} == {"not sent: the claim store failed (TimeoutError)"}
-    assert claims.ops.count("add") == 1, "the others were never put"
-    await client.aclose(drain=10.0)
-    assert now() - started < 30.0
-    assert service.requests == []
-
-
-@virtual
-async def test_an_entry_that_is_always_refused_does_not_block_others():
-    async with delivering(claims=Choosy()) as (service, _, client):
-        assert {type(outcome) for outcome in await crowd(client, 30)} == {ClaimStoreError}
-        await asyncio.sleep(60.0)
-        results = await crowd(client, 30)
-    assert [type(result) for result in results].count(Receipt) == 29
-    assert service.users() == {f"user-{n}": 1 for n in range(1, 30)}

@@ -19,7 +19,6 @@ from pushsdk import (
     NotSentError,
     Outcome,
     OutcomeUnknownError,
-    PartialError,
     Rate,
     RateLimitedError,
     Receipt,
@@ -142,7 +141,6 @@ async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(advan
 # -- users with different outcomes -----------------------------------------------------------------------------------
 
 USERS = long("accepted", "rejected", "unknown", "throttled", "unsent")
-TWO, THREE = long("user-1", "user-2"), long("user-1", "user-2", "user-3")
 
 
 @virtual
@@ -211,18 +209,6 @@ async def test_a_request_with_recorded_users_only_costs_no_rate(rate):
 
 
 # -- the same key for something else --------------------------------------------------------------------------------
-
-
-@virtual
-async def test_a_job_that_reached_nobody_is_sent_to_another_base_url_and_any_other_needs_a_new_key():
-    async with delivering(singly({"user-1": [Fault.status(302)] * 2})) as (service, claims, client):
-        assert type(await deliver(client)) is RejectedError
-        assert isinstance(await deliver(client, TWO, idempotency_key="partly sent"), PartialError)
-    async with service.client(claims=claims, base_url="https://push2.example/external/api") as client:
-        assert isinstance(await deliver(client), Receipt)
-        error = await deliver(client, TWO, idempotency_key="partly sent")
-    assert type(error) is ValidationError
-    assert "a new key after a change of the payload or base_url" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Claim stores that are down, slow or lose responses: nothing is sent without a claim, and every outcome is true."""
 
 import asyncio
-import gc
 import logging
 
 import msgspec
@@ -12,7 +11,6 @@ from support.virtual_time import now, turns, virtual
 from pushsdk import (
     ClaimStoreError,
     ConfigurationError,
-    NotSentError,
     Outcome,
     OutcomeUnknownError,
     Receipt,
@@ -22,8 +20,6 @@ from pushsdk import (
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._runs import claim_log
-from pushsdk._runs.claim_entry import ClaimEntry
-from pushsdk._runs.keyed import KeyedCall
 from pushsdk.claims import Claim
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
@@ -64,22 +60,6 @@ async def test_nothing_is_sent_if_the_claim_fails_and_the_next_delivery_sends(fa
     async with service.client(claims=claims) as client:
         assert isinstance(await deliver(client), Receipt)
     assert service.users() == {"user-1": 1}
-
-
-@virtual
-async def test_the_memory_of_failed_claims_does_not_grow_with_the_square_of_the_calls():
-    claims, calls = ShakyClaims(add=["down"] * 1000, swap=["down"] * 1000), 50
-    async with FakeService().client(claims=claims) as client:
-        for number in range(calls):
-            with pytest.raises(ClaimStoreError):
-                await client.send("user-1", HELLO, idempotency_key=f"job-{number}")
-        gc.collect()
-        objects = gc.get_objects()
-        entries = [item for items in objects if type(items) is list for item in items if isinstance(item, ClaimEntry)]
-        assert len([item for item in objects if isinstance(item, KeyedCall)]) <= 1
-        assert len(entries) <= 2 * calls
-        del objects, entries
-        await client.aclose(drain=0)
 
 
 @virtual
@@ -228,20 +208,6 @@ async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(times, faults)
 
 
 # -- closing the client ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("fault", "drain"), [("hangs", 0), ("hangs, done", 1), ("slow", 0)])
-@virtual
-async def test_closing_waits_for_a_claim_no_longer_than_the_stores_timeout(fault, drain):
-    service, claims = FakeService(), ShakyClaims(add=[fault], timeout=5.0)
-    client = service.client(claims=claims)
-    task = asyncio.create_task(deliver(client))
-    await asyncio.sleep(0.1)
-    started = now()
-    report = await client.aclose(drain=drain)
-    assert now() - started < 11.0
-    assert isinstance(await task, NotSentError | ClaimStoreError)
-    assert (report.not_sent, service.requests, claims.states()) == (("user-1",), [], UNDONE)
 
 
 @pytest.mark.parametrize(

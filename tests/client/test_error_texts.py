@@ -9,7 +9,7 @@ import pytest
 import tenacity
 from support import wire_tls
 from support.wire_faults import always, hold, read_head, send, step, take, when
-from support.wire_network import black_hole, closed_port, lookups
+from support.wire_network import closed_port, lookups
 from support.wire_server import WireServer
 
 from pushsdk import (
@@ -18,7 +18,6 @@ from pushsdk import (
     ClaimStoreError,
     MessageWarning,
     MobilePush,
-    NotSentError,
     PushError,
     RetryPolicy,
     Timeout,
@@ -125,27 +124,6 @@ async def test_an_unknown_host_is_named():
     assert "Check the host in base_url, and the DNS of this machine" in str(error)
     assert isinstance(error.__cause__, OSError)
     assert error.__cause__.__traceback__ is None
-
-
-@pytest.mark.parametrize(
-    ("timeout", "named"),
-    [
-        (Timeout(connect=0.05), "connect timeout 0.05 s"),
-        (Timeout(total=0.1), "total timeout 0.1 s"),
-        (Timeout(attempt=0.05, total=1), "attempt timeout 0.05 s"),
-    ],
-)
-@pytest.mark.parametrize("key", [None, "job-1"])
-async def test_a_timeout_before_there_is_a_connection_names_the_setting(timeout, named, key):
-    async with (
-        black_hole() as (_, port),
-        client_of(f"https://127.0.0.1:{port}", timeout=timeout, claims="memory:") as client,
-    ):
-        with pytest.raises(NotSentError) as caught:
-            await client.send("u", MESSAGE, idempotency_key=key)
-    assert str(caught.value).startswith(f"not sent: no connection in time: 127.0.0.1:{port}, {named} (POST ")
-    assert "Is the host reachable from here, past firewalls and proxies?" in str(caught.value)
-    assert caught.value.retryable
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,6 @@ from support.shaky_claims import long, singly
 from support.virtual_time import virtual
 
 from pushsdk import (
-    ClientClosedError,
-    Limits,
-    Outcome,
     PartialError,
     PushError,
     RejectedError,
@@ -17,7 +14,6 @@ from pushsdk import (
 )
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
-from pushsdk.testing import FakeService
 
 HELLO = {"title": {"en": "Hello"}}
 USERS = long("user-1", "user-2", "user-3")
@@ -63,22 +59,3 @@ async def test_a_call_is_retryable_for_any_of_its_users_unless_that_pushes_one_t
 
 
 # -- what only a person can fix ---------------------------------------------------------------------------------
-
-
-@virtual
-async def test_a_call_on_a_closed_client_is_not_retryable_and_a_call_cut_off_by_the_close_is():
-    service = FakeService(Fault.hang(user="user-0"), Fault.unreachable(user="user-1"))
-    client = service.client(limits=Limits(in_flight=2))
-    calls = [asyncio.create_task(client.send(f"user-{n}", {"title": {"en": str(n)}})) for n in range(3)]
-    await asyncio.sleep(1)
-    await client.aclose(drain=0)
-    ends = [await asyncio.gather(call, return_exceptions=True) for call in calls]
-    results = [error for (error,) in ends if isinstance(error, PushError)]
-    assert [(error.outcome, error.retryable) for error in results] == [
-        (Outcome.UNKNOWN, False),
-        (Outcome.NOT_SENT, True),
-        (Outcome.NOT_SENT, True),
-    ]
-    (late,) = await delivered(client, key=None)
-    assert isinstance(late, ClientClosedError)
-    assert not late.retryable

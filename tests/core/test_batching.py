@@ -58,14 +58,6 @@ def test_what_was_learned_bounds_what_is_merged():
     assert batch.is_full
 
 
-def test_a_batch_that_all_had_left_still_takes_each_user_once():
-    open_batches = batches()
-    only = call("a")
-    batch, _ = join(open_batches, content(), only)
-    batch.remove(only)
-    assert [join(open_batches, content(), call("a"))[0] is batch for _ in range(2)] == [True, False]
-
-
 calls = st.tuples(
     st.integers(0, 1),
     st.lists(st.text("abcdefghij\u00e9", min_size=1, max_size=4), min_size=1, max_size=8, unique=True),

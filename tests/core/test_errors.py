@@ -6,7 +6,6 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from multidict import CIMultiDict
 
 import pushsdk
 from pushsdk._core.error_mapping import error_for, partial_error
@@ -63,29 +62,7 @@ def test_each_error_has_an_outcome_and_its_place_in_the_tree():
 # -- rejected ---------------------------------------------------------------------------------------------------
 
 
-def test_the_headers_are_found_in_any_case_and_pickled_without_the_http_library():
-    theirs = Headers(CIMultiDict([("X-Trace", "1"), ("Set-Cookie", "a"), ("set-cookie", "b")]))
-    error = error_for(refused(400, headers=theirs))
-    data = pickle.dumps(error)
-    for headers in (error.headers, pickle.loads(data).headers):
-        assert (headers["x-trace"], headers.get("X-TRACE"), headers["SET-COOKIE"]) == ("1", "1", "a")
-        assert ("x-TRACE" in headers, "x" in headers, headers.get("x")) == (True, False, None)
-        assert (len(headers), headers) == (2, {"X-Trace": "1", "Set-Cookie": "a"})
-        assert repr(headers) == "{'X-Trace': '1', 'Set-Cookie': 'a'}"
-    assert b"multidict" not in data
-
-
 # -- what the service answered ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("outcome", [REJECTED, UNKNOWN])
-def test_an_error_has_the_answer_of_the_attempt_that_decided(outcome):
-    answer = tried(outcome, 400, headers=Headers({"X-Request-ID": "r-1"}), body=b'{"error":\n "no such\x1b[2J field"}')
-    later = tried(NOT_SENT, reason=str(Failure.REFUSED), body=b"never")
-    error = error_for(Verdict(outcome=outcome, attempts=(answer, later)))
-    assert (error.status, error.headers["x-request-id"], error.request_id) == (400, "r-1", "r-1")
-    assert error.body.startswith(b'{"error":')
-    assert error.answer == '{"error": "no such [2J field"}'
 
 
 @pytest.mark.parametrize(
@@ -251,6 +228,11 @@ def test_the_delay_of_a_job_is_what_the_service_asked_for_or_the_default(retry_a
     error = NotSentError()
     error.retry_after = retry_after
     assert error.retry_delay(**options) == seconds
+
+
+def test_a_partial_error_tells_how_long_the_service_asked_to_wait():
+    error = partial_error(["a", "b"], [(("a",), verdict(THROTTLED)), part(NOT_SENT, "b")])
+    assert (error.retryable, error.retry_after) == (True, 70.0)
 
 
 def test_a_job_that_no_retry_helps_has_no_delay():

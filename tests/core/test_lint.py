@@ -209,10 +209,3 @@ def test_a_plain_message_has_nothing_to_warn_of(base, names, data):
     message = MobilePush(**base | {name: data.draw(FIELDS[name]) for name in names})
     found = problems(message.to_dict(), MobilePush, (), only_warned=True)
     assert not (found and is_plain(msgspec.json.encode(message)))
-
-
-@pytest.mark.parametrize(
-    "change", [{}, {"key_vals": {"a": "{}"}, "ttl": 5, "priority": "NORMAL", "big_image_url": "https://a.example"}]
-)
-def test_an_ordinary_message_is_plain(change):
-    assert is_plain(msgspec.json.encode(MobilePush(**PLAIN | change)))

@@ -127,13 +127,6 @@ def test_every_user_is_settled_once_and_only_culprits_are_rejected_if_the_messag
         assert service.untried == []
 
 
-def test_a_part_carries_the_attempts_of_what_it_was_cut_from():
-    calls = singles(40)
-    service = SplittingService(culprits=calls[3:4]).take(calls)
-    assert [{len(part.history) for part in wave} for wave in service.waves] == [{0}, {1}, {1}, {2}, {3}]
-    assert service.waves[3][0].history[0] is service.waves[1][0].history[0]
-
-
 # -- number of requests -----------------------------------------------------------------------------------------
 
 
@@ -252,13 +245,3 @@ def test_parts_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(c
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------
-
-
-def test_a_message_too_large_for_everybody_ends_bisecting_early_and_is_not_halved_again():
-    calls = [call(f"{number:060d}") for number in range(512)]
-    service = SplittingService(max_users=0).take(calls)
-    before = service.requests
-    assert before <= 2 * 9 + 1
-    assert service.take(calls).requests == before + 1
-    assert (len(service.settled), len(service.users(REJECTED))) == (2 * 512, 512)
-    assert service.sizes.users is None

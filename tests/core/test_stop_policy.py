@@ -50,20 +50,6 @@ def test_few_requests_prove_nothing_and_neither_do_few_users(after, users, reque
     assert settle(watch(after=after), [REJECTED] * 1000, users=users) == requests
 
 
-@pytest.mark.parametrize(
-    ("settings", "outcomes", "stops"),
-    [
-        ({"rejected": 0.5}, [ACCEPTED, REJECTED], True),
-        ({"rejected": 0.51}, [ACCEPTED, REJECTED], False),
-        ({"unknown": 0.5}, [ACCEPTED, UNKNOWN], True),
-        ({"rejected": 0.6, "unknown": 0.6}, [UNKNOWN, REJECTED], False),
-        ({}, [UNKNOWN] + [ACCEPTED] * 19, False),
-    ],
-)
-def test_each_share_has_a_separate_limit(settings, outcomes, stops):
-    assert (settle(watch(**settings), outcomes * 100) > 0) is stops
-
-
 def test_what_failed_long_ago_is_forgotten_and_what_begins_to_fail_after_hours_is_noticed_as_soon():
     for outcome, requests in ((REJECTED, 40), (UNKNOWN, 20)):
         watched = watch()

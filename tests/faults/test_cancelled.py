@@ -5,13 +5,13 @@ from contextlib import suppress
 
 import pytest
 from support import wire_tls
-from support.wire_faults import always, hold, never_read, only, reached, send, take, when
+from support.wire_faults import hold, never_read, only, reached, take, when
 from support.wire_judge import ENORMOUS, HELLO
 from support.wire_network import no_connection, no_handshake, no_name
 from support.wire_rig import OWN_OR_INJECTED, client_of, meeting
 from support.wire_server import WireServer
 
-from pushsdk import AttemptEnded, CampaignRequest, Outcome, SendAbandoned
+from pushsdk import Outcome, SendAbandoned
 
 
 async def abandoned_by(client, events):
@@ -76,20 +76,6 @@ async def test_cancelled_while_it_may_have_arrived_is_unknown_and_gives_its_slot
         assert await abandoned_by(client, events) == {"user": Outcome.UNKNOWN}
     assert server.begun == warm + 1
     assert server.processed["user"] == (fault is silence)
-
-
-@OWN_OR_INJECTED
-async def test_cancelled_while_reading_the_body_is_accepted(injected):
-    events = []
-    arrival, stalling = reached(take, send(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), hold)
-    async with meeting(when(always, stalling), injected=injected, on_event=events.append) as (server, client):
-        call = asyncio.create_task(client.create_campaign(CampaignRequest(name="spring")))
-        await arrival.wait()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        await cancelled(call, arrival)
-    assert [event.attempt.outcome for event in events if isinstance(event, AttemptEnded)] == [Outcome.ACCEPTED]
-    assert server.processed == {"spring": 1}
 
 
 TURNS = range(1, 40)

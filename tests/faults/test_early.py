@@ -13,7 +13,7 @@ from support.wire_answers import response
 from support.wire_faults import always, fin, never_read, on_accept, only, pause, rst, send, step, take, when
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import detoured
-from support.wire_rig import OWN_OR_INJECTED, QUICK, client_of, meeting
+from support.wire_rig import OWN_OR_INJECTED, client_of, meeting
 from support.wire_server import WireServer
 
 from pushsdk import MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
@@ -69,18 +69,6 @@ async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(early_bytes
         assert [read_from(wire) for wire in wires] == [b""]
     ledger.judge(server, ["user", "another"])
     assert (ending.outcome, ending.tries, stats.stale_connections) == (Outcome.ACCEPTED, 1, 1)
-
-
-@OWN_OR_INJECTED
-@pytest.mark.parametrize(("policy", "connections"), [(NONE, 2), (QUICK, 4)], ids=["none", "safe"])
-async def test_a_service_that_always_answers_too_early_is_left_to_the_policy(injected, policy, connections):
-    with hasty(response(204)) as (address, wires):
-        async with meeting(injected=injected, retry=policy) as (server, client):
-            with detoured(server, address, always), pytest.raises(NotSentError) as excinfo:
-                await client.send("user", HELLO)
-        assert [read_from(wire) for wire in wires] == [b""] * connections
-    assert excinfo.value.retryable
-    assert len(excinfo.value.attempts) == policy.max_attempts
 
 
 async def refuse_to_read(wire):

@@ -2,16 +2,15 @@
 
 import asyncio
 
-import aiohttp
 import pytest
 from support import wire_tls
-from support.wire_faults import hold, only, send, step, take, when
-from support.wire_judge import HELLO, Ledger
+from support.wire_faults import only, step, take, when
+from support.wire_judge import Ledger
 from support.wire_network import closed, late_408, noticed, reset, spoiled, stray_204
 from support.wire_rig import AMONG, OWN_OR_INJECTED, QUICK, client_of, meeting
 from support.wire_server import WireServer
 
-from pushsdk import Limits, NotSentError, Outcome, RetryPolicy, Timeout
+from pushsdk import Limits, Outcome, RetryPolicy, Timeout
 
 PLAIN_OR_TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 PATIENT = Timeout(total=9.0, attempt=AMONG)
@@ -19,35 +18,6 @@ PATIENT = Timeout(total=9.0, attempt=AMONG)
 
 def serving(tls, script=None):
     return WireServer(script, tls=wire_tls.good() if tls else None)
-
-
-HELD = step(take, send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), hold)
-
-
-async def test_a_call_waits_for_a_place_in_the_pool_and_without_one_is_not_sent():
-    queued = asyncio.Semaphore(0)
-
-    async def note(*_):
-        queued.release()
-
-    hooks = aiohttp.TraceConfig()
-    hooks.on_connection_queued_start.append(note)
-    async with (
-        WireServer(when(only(0), HELD)) as server,
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1), trace_configs=[hooks]) as session,
-        client_of(server, session=session, timeout=Timeout(total=2.0, attempt=0.5, connect=0.03)) as client,
-        session.post(f"{server.base_url}/v1/push", json={"userIds": ["holder"], "message": {}}) as holder,
-    ):
-        with pytest.raises(NotSentError) as excinfo:
-            await client.send("first", HELLO)
-        tries = QUICK.max_attempts
-        assert len(excinfo.value.attempts) == tries
-        call = asyncio.create_task(client.send("second", HELLO))
-        for _ in range(tries + 2):
-            await queued.acquire()
-        holder.close()
-        assert len((await call).attempts) == 2
-    assert server.processed == {"holder": 1, "second": 1}
 
 
 @OWN_OR_INJECTED

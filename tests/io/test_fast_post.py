@@ -14,7 +14,6 @@ from aiohttp.client_proto import ResponseHandler
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
-from support import wire_tls
 from support.requests import BODY, KEY, post, transport_to
 from support.wire_answers import BEHIND, response
 from support.wire_faults import (
@@ -90,10 +89,6 @@ async def test_it_is_the_same_on_the_wire_as_aiohttps_own_which_alone_makes_the_
 async def transport(server):
     async with transport_to(server.base_url, headers={"X-Team": "growth"}) as transport:
         yield transport
-
-
-async def nothing():
-    raise AssertionError("nothing is claimed")
 
 
 async def refuse(*_args, **_options):
@@ -240,32 +235,6 @@ async def test_every_204_that_is_taken_for_plain_is_one_to_aiohttps_parser_too(b
     if fast_post.match_plain_204(data):
         assert [(message.code, message.should_close) for message in messages] == [(204, False)]
         assert not protocol.should_close
-
-
-@pytest.mark.parametrize(("loop", "tls"), [("asyncio", False), ("asyncio", True), ("uvloop", True)])
-def test_small_and_large_requests_and_all_answers_share_a_connection(loop, tls):
-    new_event_loop = asyncio.new_event_loop if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
-    answers = [204, 429, 204, 503, 204, 400]
-    bodies = [BODY, BODY, BODY.ljust(WHOLE_BODY_LIMIT + 1), BODY, BODY, BODY.ljust(WHOLE_BODY_LIMIT + 1)]
-
-    def script(moment, number):
-        status = answers[number % 6]
-        answer = response(204) if status == 204 else response(status, b"x" * 3000)
-        return step(take, send(answer[:9]), pause(0.001), send(answer[9:])).run if moment == "request" else None
-
-    async def main():
-        ssl = wire_tls.client_context() if tls else True
-        async with (
-            WireServer(script, tls=wire_tls.good() if tls else None) as server,
-            transport_to(server.base_url, ssl=ssl, limit=1) as transport,
-        ):
-            for _ in range(2):
-                assert [(await post(transport, body)).status for body in bodies] == answers
-        assert server.connections == 1
-        assert [request.body for request in server.requests] == bodies * 2
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(main())
 
 
 # --- idle connections ---

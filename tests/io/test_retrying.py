@@ -9,7 +9,6 @@ from support.fake_service import (
     answer,
     client_of,
     fails,
-    hang,
     idle,
     outcome_of,
     partial,
@@ -17,7 +16,7 @@ from support.fake_service import (
     start,
     titled,
 )
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import now, virtual
 
 from pushsdk import Batching, Limits, NotSentError, Outcome, PushError, RateLimitedError, Receipt, RetryPolicy
 from pushsdk._core.outcome import Failure
@@ -103,22 +102,6 @@ async def test_calls_that_linger_or_wait_in_line_or_for_admission_end_when_the_p
         assert [error.retry_after for error in errors] == pytest.approx([20.0] * 5)
         assert isinstance(await outcome_of(first), RateLimitedError)
         assert isinstance(await outcome_of(patient), Receipt)
-        assert idle(client)
-
-
-@virtual
-async def test_a_repeat_takes_no_slot_while_it_waits_and_then_waits_for_one_but_not_beyond_its_deadline():
-    service = FakeService(refused(), hang())
-    async with client_of(service, limits=Limits(in_flight=1)) as client:
-        repeats = start(client.send("a", MESSAGE, timeout=1.0))
-        await turns(10)
-        assert (client.stats().in_flight, client.stats().queued_users) == (0, 1)
-        busy = start(client.send("b", OTHER, timeout=3.0))
-        before = now()
-        assert isinstance(await outcome_of(repeats), NotSentError)
-        assert now() <= before + 1.01
-        await outcome_of(busy)
-        assert [request.user_ids for request in service.requests] == [("a",), ("b",)]
         assert idle(client)
 
 

@@ -9,18 +9,14 @@ import pytest
 from support import wire_tls
 from support.requests import BODY, post, transport_to
 from support.wire_answers import response
-from support.wire_faults import always, answering, fin, rst, send, step, take, when
 from support.wire_network import black_hole, closed_port
 from support.wire_rig import OWN_OR_INJECTED
 from support.wire_server import WireServer
 
-from pushsdk._core.operations import CREATE_CAMPAIGN
 from pushsdk._core.outcome import Failure
 from pushsdk._core.secret import Secret
-from pushsdk._io.fast_post import ANSWER_BODY_LIMIT, ERROR_BODY_LIMIT, WHOLE_BODY_LIMIT
+from pushsdk._io.fast_post import WHOLE_BODY_LIMIT
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
-
-CAMPAIGN = b'{"name":"c"}'
 
 
 @asynccontextmanager
@@ -32,10 +28,6 @@ async def rigged(script=None, *, tls=False, **options):
         transport_to(server.base_url, ssl=ssl, **options) as transport,
     ):
         yield server, transport
-
-
-async def create(transport):
-    return await post(transport, CAMPAIGN, operation=CREATE_CAMPAIGN)
 
 
 def writing(evidence):
@@ -117,38 +109,6 @@ async def test_an_unexpected_exception_is_a_failure():
 
 
 # --- bodies ---
-
-
-@pytest.mark.parametrize(
-    ("status", "send_", "size", "injected"),
-    [
-        (200, post, ERROR_BODY_LIMIT, False),
-        (204, post, None, True),
-        (200, create, ANSWER_BODY_LIMIT, False),
-        (200, create, ANSWER_BODY_LIMIT, True),
-        (400, post, ERROR_BODY_LIMIT, True),
-        (500, create, ERROR_BODY_LIMIT, True),
-        (302, post, ERROR_BODY_LIMIT, False),
-    ],
-)
-async def test_a_body_is_read_to_its_bound(status, send_, size, injected):
-    body = b"" if status == 204 else b"x" * (1 << 17)
-    async with rigged(when(always, answering(response(status, body))), injected=injected) as (_server, transport):
-        evidence = await send_(transport)
-    assert (evidence.status, evidence.body and len(evidence.body)) == (status, size)
-    assert (dict(evidence.headers) == {}) is (status == 204)
-
-
-@pytest.mark.parametrize(
-    ("start", "end"), [(b"{", fin), (b"{", rst), (b"", fin)], ids=["truncated", "reset", "before its first byte"]
-)
-async def test_a_status_stands_whatever_becomes_of_the_body(start, end):
-    head = response(200, Content_Length=1000)
-    async with rigged(when(always, step(take, send(head), send(start), end))) as (_server, transport):
-        evidence = await create(transport)
-    assert (evidence.status, evidence.failure) == (200, None)
-    # A reset may overtake what was sent before it. Nothing read is not an empty body.
-    assert evidence.body in ((None, b"{") if end is rst else (start or None,))
 
 
 class OlderRequest(aiohttp.ClientRequest):

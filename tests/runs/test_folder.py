@@ -5,13 +5,11 @@ import os
 from shutil import copyfile
 
 import pytest
-from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of
+from support.fake_service import MESSAGE, OTHER, FakeService, client_of
 from support.virtual_time import virtual
 
 from pushsdk import Batching, Outcome, PushRequest, RunFileError, RunPlanError, read_report
-from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._runs import folder
-from pushsdk._runs.plan import Notes
 from pushsdk._runs.run_file.journal import Journal
 
 USERS = [f"u{number}" for number in range(10)]
@@ -161,25 +159,6 @@ async def test_files_made_one_by_one_are_each_needed_once(tmp_path, copy):
     (tmp_path / "0-of-3.run").unlink()
     with pytest.raises(RunPlanError, match="2 of 3"):
         read_report(tmp_path)
-
-
-@virtual
-async def test_the_report_of_a_folder_has_the_worst_reason(tmp_path):
-    await plan(tmp_path)
-    (first, second, third), service = sorted(tmp_path.glob("*.run")), FakeService(answer(), then=answer(401))
-    async with client_of(service, batching=SMALL) as client:
-        await client.resume(first, limit=2)
-        refused = await client.resume(second)
-        assert read_report(tmp_path).ended == refused.ended
-        await client.resume(third)
-    report = read_report(tmp_path)
-    assert (report.stopped_by, report.run, report.in_use) == ("refused", str(tmp_path), False)
-    assert (report.answers, report.reasons) == ({"401": 4}, {"HTTP 401": 8})
-    # As if killed.
-    journal = Journal.open(third, write=True)
-    journal.commit([(0, 2, UserStatus(UserState.CLAIMED))], Notes())
-    journal.close()
-    assert read_report(tmp_path).ended is None
 
 
 @virtual

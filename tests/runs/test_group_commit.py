@@ -30,18 +30,6 @@ class Tape:
         self.committed.extend(start for start, _, _ in events)
 
 
-class Thread:
-    """Blocking work that runs when the test asks for it."""
-
-    def __init__(self):
-        self.waiting = []
-
-    async def __call__(self, work):
-        self.waiting.append(go := asyncio.Event())
-        await go.wait()
-        return work()
-
-
 async def at_once(work):
     return work()
 
@@ -67,23 +55,6 @@ class Log(RunFileLog):
     async def add(self, user):
         users, _ = await self.claim(ChunkRequest(UserRange(0, user, user + 1), b"", b"", None), resent=False)
         return users == 1
-
-
-@virtual
-async def test_events_during_a_commit_share_the_next_and_are_reported_after_it():
-    log = Log(tape := Tape(), thread := Thread())
-    calls = [asyncio.ensure_future(log.add(0))]
-    await turns(3)
-    calls += [asyncio.ensure_future(log.add(1)), asyncio.ensure_future(log.flush())]
-    await turns(3)
-    log.write(2)
-    for number in range(2):
-        assert (len(thread.waiting), [call.done() for call in calls]) == (number + 1, [number == 1, False, False])
-        thread.waiting[number].set()
-        await turns(6)
-    await asyncio.gather(*calls)
-    assert tape.groups == [1, 2]
-    await log.flush()
 
 
 @pytest.mark.parametrize("offload", [None, at_once, no_thread])

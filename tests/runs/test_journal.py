@@ -54,13 +54,3 @@ def test_ids_that_contradict_the_plan_are_not_reported(path, ids):
     with pytest.raises(RunFileError, match="damaged"):
         list(journal.rows())
     journal.close()
-
-
-def test_a_journal_opened_for_reading_writes_nothing(path):
-    make_run(path).close()
-    before = path.read_bytes()
-    journal = Journal.open(path, write=False)
-    with pytest.raises(RunFileError, match="opened for reading only"):
-        record(journal, [event(CLAIMED, 0, 3)])
-    journal.close()
-    assert path.read_bytes() == before

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, leave_half_done, make_run, record, seen
+from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, make_run, record
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
@@ -85,18 +85,6 @@ def test_a_missing_right_is_named_and_what_can_be_read_is_read(folder, rights, u
             assert journal.users == 5
             journal.close()
     assert os.listdir(folder) == ["a.run"]
-
-
-def test_a_rollback_without_write_access_is_named(folder):
-    content = leave_half_done(folder / "a.run")
-    (folder / "a.run").chmod(0o400)
-    with nobody(folder):
-        with pytest.raises(RunFileError, match="its writer was killed: open it once with write access"):
-            Journal.open(folder / "a.run", write=False)
-        (folder / "a.run").chmod(0o600)
-        journal = Journal.open(folder / "a.run", write=False)
-        assert seen(journal) == content
-        journal.close()
 
 
 @pytest.mark.parametrize(

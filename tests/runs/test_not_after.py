@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, reset_after
-from support.virtual_time import now, run, virtual
+from support.virtual_time import now, run
 
 from pushsdk import Batching, ConfigurationError, Limits, Outcome, StopPolicy, read_report
 from pushsdk._runs import stopping
@@ -57,16 +57,6 @@ def test_no_request_is_begun_later_by_any_call(end, pause, script, in_flight, re
     left = report.not_sent + report.unknown * resends
     assert report.stopped_by == ("not_after" if left else None)
     assert {row.reason for row in rows} <= {f"not to be sent after {last:%Y-%m-%d %H:%M:%S} UTC"}
-
-
-@pytest.mark.parametrize(("seconds", "end"), [("1", 1.0 + LATENCY / 2), ("50", 0.1)])
-@virtual
-async def test_a_request_that_waits_is_not_begun_later_and_does_not_wait_for_long(seconds, end):
-    service, begun = FakeService(then=answer(503, {"Retry-After": seconds})), now()
-    async with client_of(service) as client:
-        report = await client.broadcast(["a"], MESSAGE, not_after=moment(begun + end))
-    assert (report.stopped_by, len(service.written), report.not_sent) == ("not_after", 1, 1)
-    assert now() < begun + 2
 
 
 async def test_an_earlier_bound_of_a_resume_holds_and_a_later_one_does_not(tmp_path):

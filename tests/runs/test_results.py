@@ -5,14 +5,13 @@ import gc
 import io
 import json
 import os
-import time
 from pathlib import Path
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of
 from support.virtual_time import run, virtual
 
-from pushsdk import Batching, BroadcastError, Limits, Outcome, StopPolicy, read_report
+from pushsdk import Batching, BroadcastError, Limits, Outcome, StopPolicy
 
 pytestmark = pytest.mark.filterwarnings("ignore:a user id")
 
@@ -81,32 +80,6 @@ def test_the_temporary_file_of_a_run_is_deleted_with_its_report(monkeypatch):
 
 
 # -- what the run is, and what the service answered -------------------------------------------------------------------
-
-
-def answering(request):
-    """Reject three users: two with the same text, one with another that is not safe for a terminal."""
-    if "user-1" in request.users or "user-2" in request.users:
-        return answer(400, body=b'unknown field "titel", did you mean "title"?')
-    return answer(404, body=b"no \x1b[31msuch\nuser " + b"x" * 500) if "user-3" in request.users else answer()
-
-
-@virtual
-async def test_a_run_file_keeps_the_answers_of_all_its_processes_and_what_the_run_is(tmp_path):
-    path, before = tmp_path / "run", time.time()
-    async with client_of(FakeService(then=answering), batching=ONE) as client:
-        await client.broadcast([f"user-{number}" for number in range(5)], MESSAGE, run=path, limit=2)
-        first = read_report(path)
-        await client.resume(path)
-    report = read_report(path)
-    cut = f"no [31msuch user {'x' * 500}"[:300]
-    assert list(first.answers.values()) == [1]
-    assert report.answers == {'400: unknown field "titel", did you mean "title"?': 2, f"404: {cut}": 1}
-    assert repr(report) == (
-        "<BroadcastReport: 2 of 5 users accepted, 3 REJECTED; "
-        f'2 x 400: unknown field "titel", did you mean "title"?; 1 x 404: {cut}>'
-    )
-    assert (report.title, report.base_url, report.source) == ("Hello", "https://push.example/api", "")
-    assert before <= (report.begun or 0) <= (first.ended or 0) <= (report.ended or 0) <= time.time()
 
 
 @virtual

@@ -141,17 +141,6 @@ def impatient(monkeypatch):
 
 @pytest.mark.usefixtures("impatient")
 @virtual
-async def test_a_stop_ends_the_planning_from_a_slow_source_and_closes_it():
-    stop, slow, readings = asyncio.Event(), SlowSource(), []
-    async with client_of(FakeService()) as client:
-        asyncio.get_running_loop().call_later(35.0, stop.set)
-        report = await client.broadcast(slow.ids(), MESSAGE, stop=stop, on_progress=readings.append)
-    assert (slow.given, slow.closed, report.stopped_by) == (4, True, "asked")
-    assert {reading.stage for reading in readings} == {"planning"}
-
-
-@pytest.mark.usefixtures("impatient")
-@virtual
 async def test_closing_the_client_ends_the_planning_and_stays_the_reason():
     stop, slow = asyncio.Event(), SlowSource()
     client = client_of(FakeService())
@@ -325,19 +314,3 @@ def test_without_flock_no_lock_is_seen(tmp_path, monkeypatch):
     journal.seal(duplicates=0)
     assert not read_report(tmp_path / "run").in_use
     journal.close()
-
-
-@pytest.mark.parametrize("new", ["{}", "$DAY", "${DAY}", "$(date)", "%F", "<class 'a'>", "<function a", "{day}/a"])
-@virtual
-async def test_only_a_new_run_needs_a_name_without_a_placeholder(tmp_path, new):
-    path, service = tmp_path / new, FakeService()
-    async with client_of(service, batching=SMALL) as client:
-        with pytest.raises(RunFileError, match="placeholder instead"):
-            await client.broadcast(users(8), MESSAGE, run=path)
-        with pytest.raises(RunFileError, match="No such file"):
-            read_report(path)
-        path.parent.mkdir(exist_ok=True)
-        await client.broadcast(users(8), MESSAGE, run=tmp_path / "50% $5 a<b> c}", limit=4)
-        path = (tmp_path / "50% $5 a<b> c}").rename(path)
-        await client.broadcast(users(8), MESSAGE, run=path, limit=1)
-        assert (await client.resume(path)).accepted == read_report(path).accepted == 8

@@ -388,20 +388,6 @@ async def test_a_cancellation_says_what_is_known_and_how_to_continue(name, tmp_p
 
 
 @virtual
-async def test_progress_is_reported_during_a_run_and_at_its_end():
-    readings = []
-    service = FakeService(answer(429, {"Retry-After": "5"}), then=answer(after=1.0))
-    await push(service, 40, in_flight=1, on_progress=readings.append)
-    assert {reading.stage for reading in readings} == {"planning", "sending", "waiting"}
-    assert [reading.accepted for reading in readings] == sorted(reading.accepted for reading in readings)
-    assert (readings[-1].accepted, readings[-1].planned) == (40, 40)
-    assert {reading.unknown for reading in readings} == {0}, "what is on its way is not unknown yet"
-    assert {reading.in_flight for reading in readings} == {0, 4}
-    assert any(0 < reading.paused <= 5 for reading in readings)
-    assert any(reading.rate == pytest.approx(4.0, rel=0.3) and reading.eta for reading in readings)
-
-
-@virtual
 async def test_an_on_progress_that_raises_is_logged_with_its_place(caplog):
     def broken(progress):
         raise RuntimeError(f"secret {'text'}")

@@ -116,15 +116,6 @@ async def test_the_head_of_an_answer_is_read_to_a_bound_and_no_further(injected)
     assert all(sum(map(len, error.headers.values())) < 16_384 for error in errors)
 
 
-@OWN_OR_INJECTED
-async def test_the_body_of_an_accepted_push_is_not_waited_for(injected):
-    head = response(200, Content_Length=10**10, Content_Type="application/json")
-    async with answered_by(take, send(head), endless(b"x" * 65536), injected=injected) as client:
-        with at_most(megabytes=5, seconds=2.0):
-            receipt = await client.send("u", HELLO)
-    assert (receipt.status, receipt.outcome) == (200, Outcome.ACCEPTED)
-
-
 async def test_endless_interim_answers_end_at_the_attempts_timeout():
     async with answered_by(take, endless(b"HTTP/1.1 102 Processing\r\n\r\n", gap=0.001)) as client:
         with at_most(megabytes=5, seconds=2.0), pytest.raises(OutcomeUnknownError):

@@ -22,7 +22,6 @@ from pushsdk import (
     Batching,
     CampaignRequest,
     MobilePush,
-    PartialError,
     PushError,
     RetryPolicy,
     Segment,
@@ -172,34 +171,3 @@ async def test_what_was_refused_before_it_was_sent_is_not_quoted(caplog):
         await out.of(client.send([USER] * 2000, MESSAGE))
     assert (server.connections, len(out.errors), out.values) == (0, 4 * len(bad) + 1, [])
     assert [text for text in (*out.texts(), caplog.text) if USER in text or f"{TEXT} " in text or KEY in text] == []
-
-
-async def test_a_partial_errors_ids_are_in_its_attributes_alone():
-    answers = {0: answering(response(413, ECHO)), 1: answering(response(500, ECHO))}
-    users = [f"{USER}-{number}" for number in range(40)]
-
-    def script(moment, number):
-        return answers[number].run if moment == "request" and number in answers else None
-
-    options = {"retry": RETRY, "show_answers": False}
-    async with WireServer(script) as server, AsyncPushClient(server.base_url, KEY, **options) as client:
-        with pytest.raises(PartialError) as excinfo:
-            await client.send(users, {"title": {"en": TEXT}})
-    assert USER not in f"{excinfo.value} {excinfo.value!r} {excinfo.value.args}"
-    assert list(excinfo.value.outcomes) == list(excinfo.value.user_ids) == users
-
-
-async def test_an_observer_and_a_key_source_that_raise_show_their_class_alone(caplog):
-    def fail(*_):
-        raise LookupError(f"{KEY} {USER}")
-
-    out = Out()
-    async with WireServer() as server:
-        async with AsyncPushClient(server.base_url, KEY, on_event=fail) as client:
-            await out.of(client.send(USER, MESSAGE))
-        async with AsyncPushClient(server.base_url, fail, retry=RETRY) as client:
-            await out.of(client.send(USER, MESSAGE))
-    assert "on_event raised LookupError at test_leaks.py:" in caplog.text
-    assert (len(out.errors), "LookupError" in str(out.errors[0]), server.processed) == (1, True, {USER: 1})
-    out.errors[0].__cause__ = None  # the application's own exception
-    assert [text for text in (*out.texts(), caplog.text) if KEY in text or USER in text] == []

@@ -3,13 +3,12 @@
 import gc
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.programs import run_program
 from support.service_thread import HANGS
 
-from pushsdk import ClientClosedError, MobilePush, Outcome, PushClient
+from pushsdk import ClientClosedError, MobilePush, PushClient
 from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
@@ -19,32 +18,6 @@ HELLO = MobilePush(ios_enabled=True, body={"en": "hi"})
 
 def threads_of_clients():
     return [thread for thread in threading.enumerate() if thread.name == "pushsdk"]
-
-
-def test_closing_while_threads_send_tells_each_of_its_send(service):
-    client = PushClient()
-    started = threading.Barrier(9)
-
-    def work(thread):
-        outcomes = {}
-        started.wait()
-        for number in range(10_000):
-            user = f"{thread}-{number}"
-            try:
-                outcomes[user] = client.send(user, MobilePush(ios_enabled=True, body={"en": user})).outcome
-            except ClientClosedError as error:
-                outcomes[user] = error.outcome
-                return outcomes
-        return outcomes
-
-    with ThreadPoolExecutor(8) as pool:
-        running = [pool.submit(work, number) for number in range(8)]
-        started.wait()
-        service.wait_for(50)
-        client.close()
-        outcomes = {user: outcome for task in running for user, outcome in task.result(HANGS).items()}
-    assert {user for user, outcome in outcomes.items() if outcome is Outcome.ACCEPTED} == service.users().keys()
-    assert [outcome for outcome in outcomes.values() if outcome is not Outcome.ACCEPTED] == [Outcome.NOT_SENT] * 8
 
 
 def test_an_error_of_the_claim_store_at_the_end_is_raised_and_the_thread_has_ended(service):
