@@ -43,7 +43,7 @@ async def survive(driver, nursery, service, *, kills):
         doubt = killed * IN_FLIGHT * driver.chunk + service.unknown if len(lives) == 1 else driver.users
         totals = driver.check(lives, service, doubt=doubt)
     assert killed == kills
-    assert service.keys == {KEY}
+    assert service.api_keys == {KEY}
     return totals
 
 

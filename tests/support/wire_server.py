@@ -201,7 +201,8 @@ class WireServer:
 
     async def quiet(self):
         """Wait until every connection has ended, so that all that was written to them has been read."""
-        await asyncio.gather(*self._tasks)
+        while self._tasks:
+            await asyncio.gather(*self._tasks)
 
     def wire_of(self, peer):
         """Return the open connection to ``peer``, a socket name."""
