@@ -455,8 +455,8 @@ def summary(requests: Sequence[RequestSummary], *, elsewhere: int = 0) -> str:
     lines += [f"  {'  '.join(map(str.ljust, row, widths)).rstrip()}" for row in rows]
     if elsewhere:
         lines.append(
-            f"{counted(elsewhere, 'request')} had another key or another path:"
-            " does the code use push.base_url and push.api_key?"
+            f"{counted(elsewhere, 'request')} had another key or another path: does the code use push.base_url and"
+            " push.api_key? To see another key's requests: push.emulator.inbox(key)"
         )
     return "\n".join(lines)
 

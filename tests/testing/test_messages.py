@@ -31,7 +31,10 @@ def test_each_request_is_a_row():
         '  accepted  no response  push to "ann"             en "Hi"    (fault "1: hang")',
         "  refused   400          push                                 (no JSON)",
         '  accepted  200          campaign                  en "Sale"',
-        "1 request had another key or another path: does the code use push.base_url and push.api_key?",
+        (
+            "1 request had another key or another path: does the code use push.base_url and push.api_key? "
+            "To see another key's requests: push.emulator.inbox(key)"
+        ),
     ]
 
 
