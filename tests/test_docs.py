@@ -284,7 +284,7 @@ def test_the_defaults_of_a_client_are_those_of_the_code():
     ("query", "page", "heading"),
     [
         ("double push", "idempotency", "Idempotency"),
-        ("psycopg", "databases", "Any driver, such as psycopg"),
+        ("psycopg", "databases", "PostgreSQL, without users who opted out"),
         ("quiet hours", "faq", "How do I send later, or every night?"),
         ("opt out", "faq", "How do I leave out users who opted out or unsubscribed?"),
         ("how do I retry", "retries", "Retries"),

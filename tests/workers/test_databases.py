@@ -55,17 +55,19 @@ def test_a_cursor_is_streamed(name, service, database):
     assert {*pushed(service)} == SWEDES
 
 
-async def test_an_asyncpg_cursor_is_streamed(service, postgres_url):
+@pytest.mark.parametrize("name", ["asyncpg_users.py", "psycopg_users.py"])
+async def test_postgresql_leaves_out_who_opted_out(name, service, postgres_url):
     import asyncpg
 
+    installed(name.partition("_")[0], "databases")
     db = await asyncpg.connect(postgres_url)
-    await db.execute("DROP TABLE IF EXISTS users; CREATE TABLE users (user_id text, first_name text, country text)")
-    await db.executemany("INSERT INTO users VALUES ($1, $2, $3)", USERS)
+    await db.execute("DROP TABLE IF EXISTS users, optouts; CREATE TABLE optouts AS SELECT 'out' AS user_id")
+    await db.execute("CREATE TABLE users (user_id text, first_name text, country text)")
+    await db.executemany("INSERT INTO users VALUES ($1, $2, $3)", [*USERS, ("out", "Max", "SE")])
     await db.close()
     async with AsyncPushClient() as client:
-        report = await recipe("asyncpg_users.py", "broadcast")(client, MESSAGE, postgres_url)
-    assert report.accepted == 2
-    assert {*pushed(service)} == SWEDES
+        report = await recipe(name, "broadcast")(client, MESSAGE, postgres_url)
+    assert (report.accepted, {*pushed(service)}) == (2, SWEDES)
 
 
 @pytest.mark.parametrize("name", ["polars_users.py", "pandas_users.py"])
