@@ -8,7 +8,6 @@ Pure: times are arguments, in seconds on the caller's clock; no timers, no rando
 """
 
 import math
-from dataclasses import dataclass
 
 START = 8  # slots at first: all that a service with few workers gets before the first judgment
 STEADY = 0.1  # a step up is a tenth, then twice as much each time up to a doubling, as in TCP's slow start
@@ -22,40 +21,39 @@ LEAST = 0.25  # the slot share that refusals leave at least: the count of what w
 CALM = 500.0  # seconds after refusals / CALM is the climb a second: 2 % after 10 s, 12 % after a minute (like CUBIC)
 
 
-@dataclass(slots=True)
 class _Answers:
     """Answers to requests that were sent under the present limit: ``skip`` older ones come first."""
 
-    began: float
-    ends: float
-    skip: int
-    need: int
-    count: int = 0
-    roots: float = 0.0
-    seconds: float = 0.0
+    count = 0
+    roots = 0.0
+    seconds = 0.0
+
+    def __init__(self, began: float, ends: float, *, skip: int, need: int) -> None:
+        self.began, self.ends, self.skip, self.need = began, ends, skip, need
 
 
-@dataclass(slots=True)
 class _Refusals:
     """A score that refusals raise and acceptances lower, and what was accepted: seconds that requests held slots."""
 
-    at: float
-    """The end of the last cut's pause."""
-    ceiling: float
-    """The limit that the last cut left, raised by each slow climb."""
-    since: float
-    """The last time when the score was zero."""
-    score: float = 0.0
-    pause: float = 0.0
-    """The longest that was asked for since the last cut."""
-    accepted: float = 0.0
-    """Since the last cut."""
-    recently: float = 0.0
-    """Since the score was zero: while the service refuses, this is what it takes."""
-    lost: float = 0.0
-    """In an outage: the limit before, to which accepted requests lead back."""
-    answered: bool = False
-    """True if the service itself refused requests."""
+    #: The longest pause that was asked for since the last cut.
+    pause = 0.0
+    #: What was accepted since the last cut.
+    accepted = 0.0
+    #: The same since the score was zero: while the service refuses, this is what it takes.
+    recently = 0.0
+    #: True if the service itself refused requests.
+    answered = False
+
+    def __init__(self, at: float, ceiling: float, since: float, *, score: float = 0.0, lost: float = 0.0) -> None:
+        #: The end of the last cut's pause.
+        self.at = at
+        #: The limit that the last cut left, raised by each slow climb.
+        self.ceiling = ceiling
+        #: The last time when the score was zero.
+        self.since = since
+        self.score = score
+        #: In an outage: the limit before, to which accepted requests lead back.
+        self.lost = lost
 
     def accept(self, now: float, seconds: float) -> None:
         if self.score < EVENT:
@@ -88,7 +86,7 @@ class AdaptiveLimit:
         # Seconds that the last measurement took.
         self._took = 0.0
         self._refusals = _Refusals(now, math.inf, now)
-        self._window = _Answers(now, now + SHORTEST, 0, FEWEST)
+        self._window = _Answers(now, now + SHORTEST, skip=0, need=FEWEST)
 
     def started(self, now: float) -> None:
         """Count a request that takes a slot."""
@@ -253,7 +251,7 @@ class AdaptiveLimit:
         if self.gap:
             self.limit = min(self.limit + 1, self._cap)  # the pace is the bound: whole slots are too coarse
         need = max(FEWEST, int(goal / 2)) if self._before is None else max(FEWEST // 2, int(goal))
-        self._window = _Answers(now, now + self._round(), self.in_flight if skips else 0, need)
+        self._window = _Answers(now, now + self._round(), skip=self.in_flight if skips else 0, need=need)
 
     def _tick(self, now: float, seconds: float) -> float:
         """Return the next wall clock tick, with a period much longer than the latency and a measurement."""

@@ -6,6 +6,7 @@ One table for every way to pass users. Its texts name damage and fix, never the 
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 
 from pushsdk._core.errors import Advice, warn_caller
 
@@ -30,7 +31,7 @@ _COLUMNS = frozenset(
     )
 )
 _WORDS = _MISSING | _COLUMNS
-_variable_in = re.compile(r"\A\$\w+\Z|\{\s*[A-Za-z_][\w.]*\s*\}").search
+_variable_in = partial(re.search, r"\A\$\w+\Z|\{\s*[A-Za-z_][\w.]*\s*\}")
 # Persian and Indic scripts and emoji join their letters with these.
 _JOINERS = re.compile(r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])")
 
@@ -39,38 +40,38 @@ def _is_unreadable(text: str) -> bool:
     return "\ufffd" in text or not (text.isprintable() or _JOINERS.sub("", text).isprintable())
 
 
-# The first sign that an id has tells damage and fix.
+# The first sign that an id has tells damage and fix. Compiled when they are looked for, as most ids are plain.
 _SIGNS: tuple[tuple[Callable[[str], object], str], ...] = (
-    (re.compile(r"\A\s|\s\Z").search, "begins or ends with a space or a line end: strip it"),
+    (partial(re.search, r"\A\s|\s\Z"), "begins or ends with a space or a line end: strip it"),
     (_MISSING.__contains__, "is {!r}, the text of a missing value: leave such users out"),
     (
-        re.compile(r"#+|#¡?[\w/]+[!?]|#N/?[A-Z]{1,2}( N/A)?|#GETTING_DATA|-?1[.,]#\w+").fullmatch,
+        partial(re.fullmatch, r"#+|#¡?[\w/]+[!?]|#N/?[A-Z]{1,2}( N/A)?|#GETTING_DATA|-?1[.,]#\w+"),
         "is an error in a spreadsheet: correct the cell, or leave such users out",
     ),
     (
-        re.compile(r"[+-]?(\d+([.,]\d+)?[Ee]\+\d+|\d+[.,]\d+E-?\d+)").fullmatch,
+        partial(re.fullmatch, r"[+-]?(\d+([.,]\d+)?[Ee]\+\d+|\d+[.,]\d+E-?\d+)"),
         "is a number that a spreadsheet or a float shortened, so digits are lost: export the column as text",
     ),
     (
-        re.compile(r"[+-]?\d+[.,]0+").fullmatch,
+        partial(re.fullmatch, r"[+-]?\d+[.,]0+"),
         "is a number with .0 at its end, as pandas and spreadsheets write an int: read the column as text",
     ),
-    (re.compile("[=']").match, "begins with the sign of a formula or a text in a spreadsheet: export the bare id"),
-    (re.compile('"').match, "has quotation marks around it: leave them out"),
+    (partial(re.match, "[=']"), "begins with the sign of a formula or a text in a spreadsheet: export the bare id"),
+    (partial(re.match, '"'), "has quotation marks around it: leave them out"),
     (_variable_in, "has a variable's name instead of its value: set the variable, or write the f of f'...'"),
     (
-        re.compile(r".*\.(csv|tsv|txt|jsonl|parquet)").fullmatch,
+        partial(re.fullmatch, r".*\.(csv|tsv|txt|jsonl|parquet)"),
         "is the name of a file: broadcast reads the ids in a file",
     ),
     (_COLUMNS.__contains__, "is the name of a column: leave the header out, or save the table as .csv"),
-    (re.compile(r"[,;\t\n]").search, "looks like several: pass each as a separate id, and a table as .csv"),
+    (partial(re.search, r"[,;\t\n]"), "looks like several: pass each as a separate id, and a table as .csv"),
     (_is_unreadable, "has an invisible character, such as a byte order mark, or U+FFFD: export the column as UTF-8"),
 )
 # Characters that are signs in most places; JSON writes quotation marks and control characters with the first.
 _MARKS = (b"\\", b";", b"{", b"$", b"#", b"'", b"\x7f")
 # Signs among ids with spaces between them, each after a character that is looked for first: that is far faster.
 _PARTS = ((b"+", "E+"), (b"+", "e+"), (b"=", " ="), (b" ", "  "))
-_number_in = re.compile(r"\.(0+|\d+E-?\d+) ").search
+_number_in = partial(re.search, r"\.(0+|\d+E-?\d+) ")
 # An ASCII id without a sign, unless it is one of the words.
 _is_plain = re.compile(
     r"(?!=|[+-]?\d+(?:\.0+\Z|(?:\.\d+)?[Ee]\+|\.\d+E))[A-Za-z0-9_.@:/|+=-]+"

@@ -1,6 +1,6 @@
 """The decision on a verdict: the next step, and the users' state. The same for runs, chunks and single calls."""
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from enum import Enum
 from typing import NamedTuple
 
@@ -119,31 +119,26 @@ def is_retryable(verdict: Verdict) -> bool:
 def stop_reason(verdict: Verdict) -> str:
     """Return the reason why a run stops after this verdict, with a fix."""
     status, reason = _decisive(verdict)
-    if status == 401:
-        fix = "the service does not accept the Api-Key. Check the key, then resume"
-    elif status == 403:
-        fix = "the Api-Key is not allowed to send this. Check its rights, then resume"
-    elif status == TOO_LARGE:
-        fix = (
-            "the request is too large for the service. Start a new run with a smaller message or batching.max_users"
-            + _AGAIN
-        )
-    elif status is not None and status in REDIRECTS:
-        fix = (
-            "a redirect, which is never followed. Check base_url, then resume, or start a new run with the right one"
-            + _AGAIN
-        )
-    else:
-        fix = "no request would succeed. Fix the cause, then resume"
-    return f"{reason}: {fix}"
+    return f"{reason}: {_FIXES.get(status, 'no request would succeed. Fix the cause, then resume')}"
 
 
-_AGAIN = "; a new run pushes to all of its users again"
+_NEW_RUN = "; a new run pushes to all of its users again"
+_FIXES: Mapping[int | None, str] = {
+    401: "the service does not accept the Api-Key. Check the key, then resume",
+    403: "the Api-Key is not allowed to send this. Check its rights, then resume",
+    TOO_LARGE: (
+        "the request is too large for the service. Start a new run with a smaller message or batching.max_users"
+        + _NEW_RUN
+    ),
+    **dict.fromkeys(
+        REDIRECTS,
+        "a redirect, which is never followed. Check base_url, then resume, or start a new run with the right one"
+        + _NEW_RUN,
+    ),
+}
 
 
 def _decisive(verdict: Verdict) -> tuple[int | None, str]:
     """Return status and reason from the attempt that decided. Both are fixed texts: a body may quote user ids."""
-    for attempt in reversed(verdict.attempts):
-        if attempt.outcome is verdict.outcome:
-            return attempt.status, attempt.reason
-    return verdict.status, str(verdict.failure or "")
+    decisive = verdict.decisive
+    return (verdict.status, str(verdict.failure or "")) if decisive is None else (decisive.status, decisive.reason)

@@ -12,7 +12,7 @@ import msgspec
 
 from pushsdk._core import errors
 from pushsdk._core.decisions import is_retryable
-from pushsdk._core.error_texts import Facts, Parts, decisive_of
+from pushsdk._core.error_texts import Facts, Parts
 from pushsdk._core.operations import Target
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict, attempts_of
 from pushsdk._core.policy import Options
@@ -44,7 +44,7 @@ def error_for(
     # Without the exception that a callable raised: an error is pickled, and that may not be.
     known = verdict if verdict.error is None else msgspec.structs.replace(verdict, error=None)
     facts = Facts(known, target, len(user_ids), _most_unknown(requests or (verdict,)), _bound(verdict.failure, options))
-    decisive = decisive_of(verdict)
+    decisive = verdict.decisive
     error = _kind_of(verdict, decisive)(facts, attempts=verdict.attempts, user_ids=user_ids)
     error.retryable = is_retryable(verdict)
     error.retry_after = _wait_of(error, verdict, decisive)
@@ -95,7 +95,7 @@ def conclude(
     sent = [part for part in parts if not part[1].recorded]
     outcomes = {verdict.outcome for _, verdict in parts}
     if len(outcomes) > 1:
-        raise partial_error(users, parts, target)
+        raise partial_error(users, parts, target, is_keyed=bool(job))
     attempts = attempts_of(sent)
     if outcomes == {Outcome.ACCEPTED}:
         already = len(users) - sum([len(part) for part, _ in sent])
@@ -129,9 +129,16 @@ def closed_error() -> errors.ClientClosedError:
 
 
 def partial_error(
-    users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], Verdict]], target: Target | None = None
+    users: Sequence[str],
+    parts: Sequence[tuple[tuple[str, ...], Verdict]],
+    target: Target | None = None,
+    *,
+    is_keyed: bool = False,
 ) -> errors.PartialError:
-    """Return the error for a call whose users have different outcomes. ``users`` is the order of ``outcomes``."""
+    """Return the error for a call whose users have different outcomes. ``users`` is the order of ``outcomes``.
+
+    ``is_keyed``: a retry sends only to users that no earlier call has reached.
+    """
     outcomes = _in_order(users, parts)
     counts = Counter(outcomes.values())
     worst = max(counts, key=_FROM_BEST_TO_WORST.index)
@@ -146,7 +153,8 @@ def partial_error(
         set_answer(error, cause)
         error.__cause__ = cause.__cause__
     error.outcomes = outcomes
-    _set_open(error, [verdict for _, verdict in parts if is_retryable(verdict)])
+    is_spent = not {Outcome.ACCEPTED, Outcome.UNKNOWN}.isdisjoint(counts)
+    _set_retry(error, [verdict for _, verdict in parts if is_retryable(verdict)], is_allowed=is_keyed or not is_spent)
     return error
 
 
@@ -156,15 +164,13 @@ def _in_order(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], Verdi
     return {user: unordered[user] for user in users} | unordered
 
 
-_FROM_BEST_TO_WORST = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN)
-
-
-def _set_open(error: errors.PartialError, verdicts: Sequence[Verdict]) -> None:
+def _set_retry(error: errors.PartialError, verdicts: Sequence[Verdict], *, is_allowed: bool) -> None:
     """Say if the call may be retried, and when. ``verdicts``: those that may succeed later."""
-    is_spent = not {Outcome.ACCEPTED, Outcome.UNKNOWN}.isdisjoint(error.outcomes.values())
-    error._open = bool(verdicts)
-    error.retryable = error._open and not is_spent
+    error.retryable = bool(verdicts) and is_allowed
     error.retry_after = _whole(max((v.retry_after for v in verdicts if v.retry_after is not None), default=None))
+
+
+_FROM_BEST_TO_WORST = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN)
 
 
 def _most_frequent(
@@ -175,7 +181,7 @@ def _most_frequent(
     examples: dict[object, Verdict] = {}
     for part, verdict in parts:
         if not verdict.recorded:
-            decisive = decisive_of(verdict)
+            decisive = verdict.decisive
             cause: object = (decisive and decisive.status) or verdict.failure
             users[cause] += len(part)
             examples.setdefault(cause, verdict)

@@ -28,11 +28,6 @@ _is_host = re.compile(r"[\w.:-]{1,253}", re.ASCII).fullmatch
 _HTTP_TO_TLS = re.compile("plain HTTP|HTTP request to an HTTPS server")
 
 
-def decisive_of(verdict: Verdict) -> Attempt | None:
-    """Return the last attempt that has the verdict's outcome."""
-    return next((attempt for attempt in reversed(verdict.attempts) if attempt.outcome is verdict.outcome), None)
-
-
 class Facts(Wording, msgspec.Struct, frozen=True):
     """The facts about a call that was not accepted: its error's data, without user ids."""
 
@@ -47,7 +42,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
     @property
     def decisive(self) -> Attempt:
         """The attempt that decided. For a call without one, its failure as an attempt."""
-        return decisive_of(self.verdict) or Attempt(outcome=self.verdict.outcome, reason=self._failure())
+        return self.verdict.decisive or Attempt(outcome=self.verdict.outcome, reason=self._failure())
 
     def render(self, names: Mapping[str, str]) -> str:
         """Return the outcome, the cause, the risk of another call, and the fix."""

@@ -217,8 +217,6 @@ class PartialError(PushError):
 
     outcomes: Mapping[str, Outcome] = {}
     """Every user's outcome."""
-    # True if some users may be sent to again. Set by ``partial_error``.
-    _open: bool = False
 
     def users(self, outcome: Outcome) -> tuple[str, ...]:
         """Return the user ids with this outcome, in the call's order."""

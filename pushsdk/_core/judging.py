@@ -1,7 +1,7 @@
 """The outcome that an attempt's evidence proves, by one table, and the part of the answer that is kept."""
 
 import zlib
-from collections.abc import Callable, Container, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from contextlib import suppress
 from itertools import accumulate
 
@@ -58,7 +58,7 @@ class OutcomeRule(msgspec.Struct, frozen=True):
 
     answer: str
     """The first column in the README table."""
-    statuses: Container[int | None]
+    statuses: Collection[int | None]
     outcome: Outcome
     retryable: bool
     meaning: str
@@ -124,7 +124,13 @@ def find_rule(evidence: Evidence) -> OutcomeRule:
     return next((rule for rule in TABLE if status in rule.statuses and rule.condition(evidence)), TABLE[-1])
 
 
-RETRYABLE = frozenset(status for status in range(600) if find_rule(Evidence(status=status)).retryable)
+RETRYABLE = frozenset(
+    status
+    for rule in TABLE
+    if rule.retryable
+    for status in rule.statuses
+    if status and find_rule(Evidence(status=status)).retryable
+)
 """Statuses that are retryable with any headers: the default for ``RetryPolicy.retry_on``."""
 
 

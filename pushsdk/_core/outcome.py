@@ -210,6 +210,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     recorded: bool = False
     """Set if this call sent nothing to these users: the outcome comes from the claim store."""
 
+    @property
+    def decisive(self) -> Attempt | None:
+        """The last attempt that has this outcome; None without one."""
+        return next((attempt for attempt in reversed(self.attempts) if attempt.outcome is self.outcome), None)
+
 
 # One accepted attempt is one push on the phone, whatever the other attempts were; then the worst outcome first.
 _JOIN = (ACCEPTED, UNKNOWN, REJECTED)

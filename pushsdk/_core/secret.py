@@ -1,9 +1,9 @@
 """Secrets: texts such as the Api-Key, as an object that tracebacks, logs and crash reporters can't read."""
 
-import html
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
@@ -14,9 +14,9 @@ SHORTEST_MASKED = 6
 _LEAST_BEGINNING = 2
 # Encodings around encodings, such as JSON with HTML in it, that are looked into.
 _DEPTH = 2
-# A character as JSON or a program, a URL, or HTML may write it, by its first character.
+# A character as JSON or a program, a URL, or HTML may write it, by its first character. Compiled when needed.
 _ESCAPES = {
-    lead: re.compile(re.escape(lead) + rest, re.IGNORECASE | re.DOTALL)
+    lead: partial(re.compile, re.escape(lead) + rest, re.IGNORECASE | re.DOTALL)
     for lead, rest in {
         "\\": r"(?:(?:u00|x)([0-9a-f]{2})|[^ux])",
         "%": r"([0-9a-f]{2})",
@@ -149,20 +149,22 @@ def _readings(text: str, start: int) -> Iterator[tuple[str, int]]:
     for at in range(start, start + _SKIPPED + 1):
         char = text[at : at + 1]
         yield char, at + 1
-        if char in _ESCAPES and (escape := _ESCAPES[char].match(text, at)):
+        if char in _ESCAPES and (escape := _ESCAPES[char]().match(text, at)):
             yield _meaning(escape), escape.end()
         if char not in ("\\", "\0"):
             break
 
 
 def _meaning(escape: re.Match[str]) -> str:
-    return chr(int(escape[1], 16)) if escape.lastindex else html.unescape(escape[0].removeprefix("\\"))
+    from html import unescape  # loads 2,000 names, which few processes need
+
+    return chr(int(escape[1], 16)) if escape.lastindex else unescape(escape[0].removeprefix("\\"))
 
 
 def _decoded(text: str, places: list[int], lead: str) -> tuple[str, list[int]]:
     """Return the text without the escapes that begin with ``lead``, and each character's place."""
     parts, kept, end = list[str](), list[int](), 0
-    for escape in _ESCAPES[lead].finditer(text):
+    for escape in _ESCAPES[lead]().finditer(text):
         meaning, start = _meaning(escape), escape.start()
         parts += text[end:start], meaning
         kept += places[end : start + len(meaning)]

@@ -369,7 +369,7 @@ class BatchSender:
     def _request(self, content: Content, part: BatchPart) -> BatchRequest:
         units, options, claim = part.units, content.options, None
         if options.keyed:
-            claim = call_of(units[0]).claims.for_request(content, part, self._pending)
+            claim = call_of(units[0]).claims.for_request(content, part)
         return BatchRequest(
             PUSH,
             push_body(part.ids, content.message, content.custom_fields),

@@ -18,7 +18,6 @@ from pushsdk._core.errors import (
     ConfigurationError,
     NotSentError,
     OutcomeUnknownError,
-    PartialError,
     PushError,
     ValidationError,
     warn_caller,
@@ -119,9 +118,6 @@ class KeyedCall:
         """Send the call, and wait until its outcome is in the store."""
         try:
             return await self._send(call, content)
-        except PartialError as error:
-            error.retryable = error._open  # a retry with the key sends to the open users only
-            raise
         except OutcomeUnknownError as error:
             now, entry = time.time(), self.entry
             seconds = math.ceil(entry.sending_until - now)
@@ -165,11 +161,11 @@ class KeyedCall:
         if states.count(UserState.PENDING) == states.users:
             raise error
         parts = [(self.users[low:high], idempotency.recorded_verdict(status)) for low, high, status in states.runs()]
-        return conclude(call.users, call.duplicates, parts, self._engine.pending.target)
+        return conclude(call.users, call.duplicates, parts, self._engine.pending.target, job=self.entry.job)
 
-    def for_request(self, content: Content, part: BatchPart, pending: PendingCalls) -> "KeyedClaim":
+    def for_request(self, content: Content, part: BatchPart) -> "KeyedClaim":
         """Return the claim for a request with this call and perhaps others in the same log."""
-        return KeyedClaim(self.log, content, part, pending)
+        return KeyedClaim(self.log, content, part, self._engine.pending)
 
     def ranges(self, users: tuple[str, ...]) -> Ranges:
         if len(users) == len(self.users):
