@@ -517,7 +517,7 @@ class AsyncPushClient(ClientViews):
         return client
 
     def _with_options_of(self, other: AsyncPushClient) -> Self:
-        """Return a client like this one, with what ``with_options`` has set in another."""
+        """Return a client like this one, with the options that ``with_options`` has set in another."""
         client = self._copy()
         client._options, client._credentials = other._options, other._credentials
         return client

@@ -1,4 +1,4 @@
-"""Idempotency keys: a call's record in a claim store, and what it means for a later call.
+"""Idempotency keys: a call's record in a claim store, and its meaning for a later call.
 
 Decides only. A position is a user's index among the call's sorted distinct users. User ids are not stored,
 and their order in the call does not matter.

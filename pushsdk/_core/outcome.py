@@ -1,6 +1,7 @@
 """The outcome of an attempt and of a request.
 
-- *Evidence* is what the transport observed in one attempt: bytes written, status, failure. Judging never changes it.
+- *Evidence* is the facts observed by the transport in one attempt: bytes written, status, failure. Judging never
+  changes it.
 - An *attempt* is one try on the wire. ``judging`` says what its evidence proves.
 - An *outcome* is what is known about a push: ACCEPTED, REJECTED, NOT_SENT or UNKNOWN.
 - A *verdict* is the joined outcome of all attempts for a request, with the last response. ``decisions`` and

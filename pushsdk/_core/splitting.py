@@ -163,7 +163,7 @@ class Splitter(Generic[P]):
         return wave
 
     def _learn(self) -> None:
-        """Take in what the last wave tells about sizes, and about the message."""
+        """Learn from the last wave, about sizes and about the message."""
         while self._message.accepted and self._refused:
             self._sizes.learn(*self._refused.pop())
         # The message was too large for a single user, or was rejected for every unit that was sent alone.

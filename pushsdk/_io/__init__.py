@@ -1,1 +1,1 @@
-"""The asyncio shell: it awaits what the core decides."""
+"""The asyncio shell: the core decides, and the shell awaits."""

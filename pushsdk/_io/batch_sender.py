@@ -1,7 +1,7 @@
 """Sending one batch that has a slot: at once on a pooled connection, or by a task, whole or in parts.
 
 A batch that is answered by a plain 204 on a pooled connection needs no task. Any other has a separate task, so that
-no cancelled caller takes the others along. The core decides what is split (``_core.splitting``).
+no cancelled caller takes the others along. The core decides on splits (``_core.splitting``).
 """
 
 import asyncio

@@ -25,7 +25,7 @@ class Work:
         self.drained: list[Call] | None = None
         #: True once no request may start any more. Set by ``Lifetime``.
         self.closed = False
-        # Each waiter's future, and what it still waits for.
+        # Each waiter's future, and the items that it still waits for.
         self._waiters: dict[asyncio.Future[None], set[object]] = {}
 
     @contextmanager

@@ -266,7 +266,7 @@ class PlanSender:
             await self._claims.refresh(entry)
 
     async def _begin(self, chunk: ChunkInFlight) -> None:
-        """Read what other processes have sent of the chunk, and schedule the first request of this one."""
+        """Read which users of the chunk other processes have sent to, and schedule the first request of this one."""
         if self._share is not None or self._is_resumed or chunk.number == 1:
             await self._claims.refresh(chunk.entry)
             self._is_resumed |= chunk.entry.others is not None
