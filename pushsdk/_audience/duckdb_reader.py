@@ -114,7 +114,7 @@ def check_select(db: Connection, sql: str) -> None:
 
 # The SQL for an id's text, by column type. The first pattern that matches counts.
 _INTEGER = r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?"
-_ID_SQL: Mapping[str, str] = {
+_ID_SQL = {
     r"VARCHAR": "{0}",
     rf'{_INTEGER}|BIGNUM|VARINT|UUID|ENUM\(.*\)|DECIMAL\(\d+,0\)|"NULL"': "CAST({0} AS VARCHAR)",
     # A JSON value may have any type: texts and integers are ids.
@@ -122,7 +122,7 @@ _ID_SQL: Mapping[str, str] = {
     "THEN {0}->>'$' END",
 }
 # Advice for other column types.
-_ID_FIXES: Mapping[str, str] = {
+_ID_FIXES = {
     "DOUBLE": "CAST({0} AS BIGINT) in a query, if all are whole and have at most 15 digits",
     "FLOAT": "CAST({0} AS BIGINT) in a query, if all are whole and have at most 7 digits",
     r"DECIMAL\(.*": "CAST({0} AS HUGEINT) in a query, if all are whole",
@@ -132,7 +132,7 @@ _ID_FIXES: Mapping[str, str] = {
 }
 # The same for the value of another column. Dates and times are ISO 8601; some tools write NaN for NULL.
 _NESTED = r".*\[\d*\]|STRUCT\(.*|MAP\(.*|UNION\(.*|JSON|VARIANT"
-_VALUE_SQL: Mapping[str, str] = {
+_VALUE_SQL = {
     _NESTED: "CAST(to_json({0}) AS VARCHAR)",
     rf"VARCHAR|BOOLEAN|{_INTEGER}": "{0}",
     r"FLOAT|DOUBLE": "CASE WHEN isnan({0}) THEN NULL ELSE {0} END",

@@ -68,7 +68,7 @@ class OutcomeRule(msgspec.Struct, frozen=True):
 NO_RESPONSE = (None,)
 
 # The first row that matches decides. README shows the same rows in the same order.
-TABLE: tuple[OutcomeRule, ...] = (
+TABLE = (
     OutcomeRule(
         "204", (204,), ACCEPTED, False, "accepted, whatever follows its head, if the whole request had been sent"
     ),

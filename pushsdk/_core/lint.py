@@ -86,7 +86,7 @@ SHOWN: Mapping[tuple[type[Model], str], str] = {
 }
 
 # Fields for one platform, by name or by a note in the interface document.
-PLATFORM: Mapping[str, str] = {
+PLATFORM = {
     "androidActionUrl": "androidEnabled",
     "androidChannel": "androidEnabled",
     "androidActionButtons": "androidEnabled",

@@ -34,7 +34,7 @@ from pushsdk.cli.terminal import escaped, print_json, say, warn
 
 _MAX_BYTES = 16 * 1024 * 1024
 _REFUSED = frozenset({"near-name", "near-value", "no-platform", "no-text", "no-segment", "malformed-placeholder"})
-KIND_NAMES: dict[type[Model], str] = {MobilePush: "message", CampaignRequest: "campaign", PushRequest: "push request"}
+KIND_NAMES = {MobilePush: "message", CampaignRequest: "campaign", PushRequest: "push request"}
 DryRun = Annotated[Flag, Parameter(help="Print the request as a curl command, or with --json as JSON; send nothing.")]
 
 

@@ -36,7 +36,7 @@ class Conditions(TypedDict, total=False):
 
 
 # Each action's arguments besides the conditions.
-_ARGUMENTS: dict[str, set[str]] = {
+_ARGUMENTS = {
     "status": {"code", "headers", "body", "accepted"},
     "delay": {"seconds"},
     "reset_before": set(),
@@ -304,7 +304,7 @@ class Preset(Struct, frozen=True):
     explained: dict[str, str]
 
 
-PRESETS: dict[str, Preset] = {
+PRESETS = {
     preset.name: preset
     for preset in msgspec.json.decode(Path(__file__).with_name("presets.json").read_bytes(), type=list[Preset])
 }

@@ -8,7 +8,7 @@ names no required field: ``PushBody`` and ``_NEEDED`` are simulated.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -75,7 +75,7 @@ def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 read_json: Callable[[bytes], Any] = partial(_read, msgspec.json.Decoder())
 read_push: Callable[[bytes], PushBody] = partial(_read, msgspec.json.Decoder(PushBody))
 read_campaign: Callable[[bytes], CampaignRequest] = partial(_read, msgspec.json.Decoder(CampaignRequest))
-READERS: Mapping[str, Callable[[bytes], Model]] = {"push": read_push, "campaigns": read_campaign}
+READERS = {"push": read_push, "campaigns": read_campaign}
 
 
 def is_large(body: bytes) -> bool:

@@ -20,8 +20,8 @@ from pushsdk._version import __version__
 # The release that made the HTTP conventions stable.
 SCHEMA = "https://opentelemetry.io/schemas/1.23.1"
 # Buckets that the conventions advise for http.client.request.duration, and buckets for sizes up to Batching.max_users.
-BUCKETS: Sequence[float] = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-SIZES: Sequence[float] = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+SIZES = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
 # Attributes for the service that a client sends to.
 Server = tuple[tuple[str, str | int], ...]
 
