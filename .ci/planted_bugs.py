@@ -965,7 +965,7 @@ AUDIENCES = [
         "_audience.sql_query:_text_query",
         """
             db.execute(f"CREATE TEMP VIEW {VIEW} AS {sql}")
-            return _TextQuery(sql)
+            return sql, ()
         """,
         "tests/audience/test_sql_query.py::test_ids_are_those_in_the_file_whatever_the_query",
     ),

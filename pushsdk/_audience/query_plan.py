@@ -79,9 +79,9 @@ class _Tracer:
         self.outer = _made(operator.get("duplicate_eliminated_columns", ()), first) or outer
         second = self.columns(right)
         self.outer = outer
-        kind = operator.get("join_type", "INNER")
+        added = _ADDED[operator.get("join_type", "INNER")]
         second = _kept(second, operator.get("right_projection_map", ()))
-        return _kept(first, operator.get("left_projection_map", ())) + _JOINED[kind](second)
+        return _kept(first, operator.get("left_projection_map", ())) + (second if added is None else added)
 
     def share(self, operator: Json) -> list[Origins]:
         definition, query = operator["children"]
@@ -89,11 +89,12 @@ class _Tracer:
         return self.columns(query)
 
 
-# The right side's columns in the result, by join kind.
-_JOINED: Mapping[str, Callable[[list[Origins]], list[Origins]]] = {
-    **dict.fromkeys(("INNER", "LEFT", "RIGHT", "OUTER", "SINGLE"), lambda right: right),
-    **dict.fromkeys(("SEMI", "ANTI"), lambda _: []),
-    "MARK": lambda _: [_NONE],
+# The columns that a join adds to the left side's, by its kind; None for the right side's.
+_ADDED: Mapping[str, list[Origins] | None] = {
+    **dict.fromkeys(("INNER", "LEFT", "RIGHT", "OUTER", "SINGLE")),
+    "SEMI": [],
+    "ANTI": [],
+    "MARK": [_NONE],
 }
 
 # Not EXCEPT and INTERSECT: text is not equal there to the same number.

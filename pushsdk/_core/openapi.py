@@ -21,16 +21,14 @@ def service_document(base_url: str) -> dict[str, Any]:
     (push, campaign, created), schemas = msgspec.json.schema_components(
         kinds, ref_template="#/components/schemas/{name}"
     )
-    for name, schema in schemas.items():
-        model = getattr(models, name)
+    for title, schema in schemas.items():
+        model = getattr(models, title)
         schema["description"], _, attributes = (inspect.getdoc(model) or "").partition("\n\nAttributes:\n")
-        sentences = dict(_SENTENCE.findall(attributes))
-        for field in msgspec.structs.fields(model):
-            if field.name in sentences:
-                sentence = " ".join(sentences[field.name].replace("``", "`").split())
-                schema["properties"][field.encode_name]["description"] = sentence
+        names = dict(zip(model.__struct_fields__, model.__struct_encode_fields__, strict=True))
+        for name, sentence in _SENTENCE.findall(attributes):
+            schema["properties"][names[name]]["description"] = " ".join(sentence.replace("``", "`").split())
     enqueued = {"204": {"description": "The push is enqueued."}}
-    answered = {"200": {"description": "The campaign is created.", "content": _json(created)}}
+    answered = {"200": {"description": "The campaign is created.", "content": json_content(created)}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Push service", "version": "v1"},
@@ -53,11 +51,12 @@ def _path(operation: Operation, name: str, summary: str, body: Any, responses: d
     described = {
         "operationId": name,
         "summary": summary,
-        "requestBody": {"required": True, "content": _json(body)},
+        "requestBody": {"required": True, "content": json_content(body)},
         "responses": {**responses, "default": _UNSPECIFIED},
     }
     return {operation.method.lower(): described}
 
 
-def _json(schema: Any) -> dict[str, Any]:
+def json_content(schema: Any) -> dict[str, Any]:
+    """Return the content of a JSON body with this schema."""
     return {"application/json": {"schema": schema}}

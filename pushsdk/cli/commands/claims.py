@@ -15,7 +15,7 @@ from cyclopts import Group, Parameter
 from pushsdk import ConfigurationError, PushError
 from pushsdk._core import words
 from pushsdk._core.idempotency import NAME_DIGITS, ClaimRecord, digest_of
-from pushsdk._core.user_states import UserState, UserStates
+from pushsdk._core.user_states import UserState
 from pushsdk._runs.claim_log import store_failure
 from pushsdk.claims import SERVERS, ClaimStore, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
@@ -113,13 +113,10 @@ def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = Fal
 def _show(digest: str, claim: Claim, *, json: bool = False) -> None:
     try:
         record = ClaimRecord.decode(claim.record)
-        _print_claim(digest, record, record.states(), json=json)
+        rows = [(stop - start, status) for start, stop, status in record.states().runs()]
     except (ValueError, RecursionError):
         warn(f"{digest}: what is stored there is no claim of this version")
-
-
-def _print_claim(digest: str, record: ClaimRecord, states: UserStates, *, json: bool) -> None:
-    rows = [(stop - start, status) for start, stop, status in states.runs()]
+        return
     claimed_at, age = _time_and_age(record.claimed_at)
     if json:
         counts = [{"state": status.state, "users": users, "reason": status.reason} for users, status in rows]

@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
+from pushsdk._core.openapi import json_content
 from pushsdk.emulator.faults import Fault
 from pushsdk.emulator.guard import Refused
 
@@ -219,15 +220,11 @@ def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str
     response, summary = schemas.get(route.kinds["return"]), inspect.getdoc(route.handler)
     operation: dict[str, Any] = {"operationId": route.handler.__name__, "summary": summary, "parameters": parameters}
     operation["responses"] = {
-        "200": {"description": summary, "content": stream if response is None else _json(response)},
-        "default": {"description": "error", "content": _json(schemas[Error])},
+        "200": {"description": summary, "content": stream if response is None else json_content(response)},
+        "default": {"description": "error", "content": json_content(schemas[Error])},
     }
     if route.open:
         operation["security"] = []
     if "body" in route.kinds:
-        operation["requestBody"] = {"required": True, "content": _json(schemas[route.kinds["body"]])}
+        operation["requestBody"] = {"required": True, "content": json_content(schemas[route.kinds["body"]])}
     return operation
-
-
-def _json(schema: Any) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
