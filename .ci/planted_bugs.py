@@ -760,7 +760,7 @@ RUNS = [
     ),
     Bug(
         "the plan that a folder's files were copied from is sent, too",
-        "_runs.api:check_header",
+        "_runs.api:_check_header",
         "return None",
         "tests/runs/test_folder.py::test_the_plan_of_a_folder_is_not_sent",
     ),

@@ -100,8 +100,10 @@ async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
     opening = partial(Journal.open, path, write=True, durable=settings.durable)
     with closing(await _opened(lifetime.enter(), opening)) as journal:
         journal.check_planned()
-        asked = msgspec.structs.replace(journal.header, base_url=lifetime.settings.base_url, parts=0)
-        check_header(journal.header, asked, path)
+        asked = msgspec.structs.replace(journal.header, base_url=lifetime.settings.base_url, parts=settings.parts)
+        _check_header(journal.header, asked, path)
+        if settings.parts:
+            return await _split(lifetime.enter(), settings, journal)
         if settings.seen is not msgspec.UNSET and journal.notes.completed not in (None, settings.seen):
             return report_of(journal, run=path)
         return await _send(lifetime.enter(), settings, journal, logger.info)
@@ -117,7 +119,7 @@ async def _run(
     with closing(await _opened(lifetime.enter(), opening)) as journal:
         is_same = is_file and journal.sealed and journal.header.source == header.source
         if journal.sealed:
-            check_header(journal.header, header, path)
+            _check_header(journal.header, header, path)
         return await _plan_and_send(lifetime, settings, journal, None if is_same else plan)
 
 
@@ -162,9 +164,13 @@ async def _plan_and_send(
     if not journal.users:
         warn_caller("nothing was sent: the source has no users")
     elif settings.parts:
-        await lifetime.enter().offload(partial(split, journal, durable=settings.durable))
-        return report_of(journal, run=settings.path)
+        return await _split(lifetime.enter(), settings, journal)
     return await _send(lifetime.enter(), settings, journal, warn_caller)
+
+
+async def _split(engine: Engine, settings: RunSettings, journal: Journal) -> BroadcastReport:
+    await engine.offload(partial(split, journal, durable=settings.durable))
+    return report_of(journal, run=settings.path)
 
 
 async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: Plan) -> StopReason | None:
@@ -197,7 +203,7 @@ async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: P
     return None
 
 
-def check_header(planned: Header, asked: Header, path: Path) -> None:
+def _check_header(planned: Header, asked: Header, path: Path) -> None:
     """Raise RunPlanError if a call asks for another plan than the run has. Its users are compared later."""
     fix = ""
     if planned.base_url != asked.base_url:

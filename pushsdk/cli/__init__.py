@@ -39,8 +39,13 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
     words = sys.argv[1:] if arguments is None else list(arguments)
     _prepare_streams()
     warnings.formatwarning = lambda message, *_: f"advice: {text_of(message)}\n"
+    return guarded(lambda: _run(words, before_command), words)
+
+
+def guarded(command: Callable[[], int], words: Sequence[str] = ()) -> int:
+    """Return the exit code of the command, which was called with these words. Print the error that ends it."""
     try:
-        return _run(words, before_command)
+        return command()
     except BaseException as error:
         code = _end(error, words)
         if code is None:
@@ -71,10 +76,6 @@ def _run(words: Sequence[str], before_command: Callable[[], object]) -> int:
 
 def _command_of(words: Sequence[str]) -> Callable[[], Any]:
     """Return the command with its arguments. Raises a usage error."""
-    if words == ["send-files"]:  # not a user's command, so it does not wait for cyclopts
-        from pushsdk.cli.processes import send_files
-
-        return send_files
     from cyclopts import CycloptsError
 
     from pushsdk.cli.app import app

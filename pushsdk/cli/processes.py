@@ -1,51 +1,69 @@
 """Child processes that send a folder's run files: each takes the next file that is not locked, until all are sent.
 
-A child reads its job from stdin, and writes its progress to stdout twice a second: so it notices its parent's end.
+A child gets its job from a pipe, and tells its progress there twice a second: so it notices its parent's end.
 """
-
-from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import pickle
 import signal
 import sys
 import time
 import warnings
-from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from glob import glob
+from multiprocessing import get_context
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeAlias
 
 import msgspec
 
 import pushsdk
 from pushsdk._core.policy import shared
 from pushsdk._core.secret import Secret
+from pushsdk._io.sender import log_to_stderr
 from pushsdk._runs.progress import TICK, Pace, Progress
+from pushsdk.cli import guarded
 from pushsdk.cli.exit import Exit
-from pushsdk.cli.interrupt import HANGUP, not_ignored, signal_handlers
-from pushsdk.cli.terminal import print_json, warn
+from pushsdk.cli.interrupt import HANGUP, signal_handlers
+from pushsdk.cli.terminal import warn
 
-if TYPE_CHECKING:
-    from pushsdk.cli.output import Show
-    from pushsdk.cli.settings import ClientSettings
-
-_STOPPING = [signal.SIGINT, signal.SIGTERM, *HANGUP]
 _POLL = 0.1  # seconds until a locked file is tried again
 _COUNTS = ("planned", "accepted", "rejected", "unknown", "not_sent")
 Reports: TypeAlias = "Sequence[pushsdk.BroadcastReport]"
-_decode = msgspec.json.Decoder(tuple[str, Progress]).decode
+Children = dict[Any, BaseProcess]
+"""Processes by the parent's end of their pipe."""
+
+
+@contextmanager
+def waiting_processes(number: int) -> Iterator[Children]:
+    """Start processes that wait for their job. Those that are left at the end are killed."""
+    # A fork has all modules, which an interpreter takes 0.3 s of CPU time to load. With threads a fork is not safe, and
+    # neither is it on other systems than Linux.
+    context: Any = get_context("fork" if len(glob("/proc/self/task/*")) == 1 else "spawn")
+    children: Children = {}
+    try:
+        for _ in range(number):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_wait_and_send, args=(theirs, [*children, ours]))
+            process.start()
+            theirs.close()
+            children[ours] = process
+        yield children
+    finally:
+        for process in children.values():
+            process.kill()
+            process.join()
 
 
 async def send_folder(
+    children: Children,
     reports: Reports,
-    settings: ClientSettings,
+    settings: Mapping[str, Any],
     options: Mapping[str, Any],
-    processes: int,
-    show: Show,
+    show: Callable[[Progress], None],
     asked: Callable[[], object],
 ) -> int:
     """Send until all files are complete, one was stopped, or ``asked`` is true. Return the highest exit code.
@@ -56,30 +74,20 @@ async def send_folder(
         report.file: Progress(stage="sending", **{name: getattr(report, name) for name in _COUNTS})
         for report in reports
     }
-    children = await _start(reports, settings, options, processes)
-    try:
-        return await _watch(children, states, show, asked)
-    finally:
-        for child in children:
-            _end(child.kill)
-
-
-async def _watch(
-    children: Sequence[Process], states: dict[str, Progress], show: Show, asked: Callable[[], object]
-) -> int:
-    totals, code = _totals(states.values()), 0
-    left = {asyncio.ensure_future(_follow(child, states)) for child in children}
+    left, totals, code = _begin(children, reports, settings, options), _totals(states.values()), 0
     while left:
         show(next(totals))
-        ended, left = await asyncio.wait(left, timeout=TICK)
-        code = max([code, *(task.result() for task in ended)])
-        for child in children if code or asked() else ():
-            _end(child.terminate)
+        end = time.monotonic() + TICK
+        while left and (seconds := end - time.monotonic()) > 0:
+            heard = await asyncio.to_thread(wait, [*left], seconds)
+            code = max([code, *_ended(heard, left, states)])
+            for process in left.values() if code or asked() else ():
+                process.terminate()
     show(next(totals))
     return code
 
 
-def _share(settings: ClientSettings, index: int, of: int) -> dict[str, Any]:
+def _share(settings: Mapping[str, Any], index: int, of: int) -> dict[str, Any]:
     """Return one process's settings, with secrets as plain texts: a ``Secret`` refuses to be pickled for the pipe."""
     share: dict[str, Any] = {**settings, "rate": shared(settings.get("rate") or pushsdk.Rate(), of)}
     if (limits := settings.get("limits")) and limits.in_flight:
@@ -87,46 +95,35 @@ def _share(settings: ClientSettings, index: int, of: int) -> dict[str, Any]:
     return {name: value.reveal() if isinstance(value, Secret) else value for name, value in share.items()}
 
 
-async def _start(
-    reports: Reports, settings: ClientSettings, options: Mapping[str, Any], processes: int
-) -> list[Process]:
-    limits, resends = settings.get("limits"), options["on_unknown"] == "resend"
-    left = [report for report in reports if report.not_sent or (resends and report.unknown)]
-    options = {name: options[name] for name in ("on_unknown", "stop_policy", "not_after", "durable", "limit")}
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    if level := logging.getLogger("pushsdk").level:  # by -v
-        environ["PUSHSDK_LOG"] = logging.getLevelName(level)
-    command = (sys.executable, "-uPm", "pushsdk", "send-files")
-    # One process counts a limit exactly, and does not go on if it is killed.
-    most = 1 if options["limit"] else processes
-    of = min(most, len(left), (limits and limits.in_flight) or most)
-    children = []
-    for index in range(of):
-        child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environ)
-        stdin: Any = child.stdin
-        stdin.write(pickle.dumps((_share(settings, index, of), left, options)))
-        stdin.close()
-        children.append(child)
-    return children
+def _begin(children: Children, reports: Reports, settings: Mapping[str, Any], options: Mapping[str, Any]) -> Children:
+    """Give the processes their jobs, and return those that have one."""
+    resends = options["on_unknown"] == "resend"
+    files = [report for report in reports if report.not_sent or (resends and report.unknown)]
+    senders, level = dict([*children.items()][: len(files)]), logging.getLogger("pushsdk").level
+    for index, pipe in enumerate(senders):
+        with suppress(OSError):  # it was killed
+            pipe.send((_share(settings, index, len(senders)), files, options, level))
+    return senders
 
 
-async def _follow(child: Process, states: dict[str, Progress]) -> int:
-    """Update each file's state. Return the exit code; 0 if the process was killed."""
-    async for line in child.stdout:  # type: ignore[union-attr]
-        file, state = _decode(line)
-        states[file] = state
-    code = await child.wait()
+def _ended(heard: Iterable[Any], left: Children, states: dict[str, Progress]) -> Iterator[int]:
+    """Update the states. Yield the exit code of each process that has ended; 0 if it was killed."""
+    for pipe in heard:
+        try:
+            file, states[file] = pipe.recv()
+        except (EOFError, OSError):
+            process = left.pop(pipe)
+            process.join()
+            yield _exit_code(process.exitcode or 0)
+
+
+def _exit_code(code: int) -> int:
     if code >= 0:
         return code
-    if -code in _STOPPING:  # while it started
+    if code == -signal.SIGTERM:  # before it had its job
         return Exit.INCOMPLETE
     warn(f"a process was killed by signal {-code}: the other processes, or the same command again, send its users")
     return Exit.DONE
-
-
-def _end(end: Callable[[], None]) -> None:
-    with suppress(ProcessLookupError):
-        end()
 
 
 def _totals(states: Collection[Progress]) -> Iterator[Progress]:
@@ -139,19 +136,31 @@ def _totals(states: Collection[Progress]) -> Iterator[Progress]:
         yield pace.progress(time.monotonic(), **state)
 
 
-async def send_files() -> int:
-    """Send the files that the parent names."""
+def _wait_and_send(pipe: Any, others: Iterable[Any]) -> None:
+    """Wait for a job from the parent, and send its files."""
+    for number in (signal.SIGINT, *HANGUP):  # the parent passes them on
+        signal.signal(number, signal.SIG_IGN)
+    for other in others:  # with a copy of these, no child would notice its parent's end
+        other.close()
+    with suppress(EOFError):  # without a job
+        job = pipe.recv()
+        sys.exit(guarded(lambda: asyncio.run(_send_files(pipe, *job))))
+
+
+async def _send_files(
+    pipe: Any, settings: dict[str, Any], reports: Reports, options: dict[str, Any], level: int
+) -> int:
     warnings.simplefilter("ignore")  # the parent has shown them
-    settings, reports, options = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent
+    log_to_stderr(logging.getLevelName(level))  # by -v
     stop, left, limit = asyncio.Event(), deque(reports), options["limit"] or sys.maxsize
 
-    def say(state: Progress) -> None:
+    def tell(state: Progress) -> None:
         try:
-            print_json((before.file, state))
+            pipe.send((before.file, state))
         except OSError:  # the parent has ended
             stop.set()
 
-    with signal_handlers([signal.SIGINT, signal.SIGTERM, *not_ignored(HANGUP)], lambda _: stop.set()):
+    with signal_handlers([signal.SIGINT, signal.SIGTERM], lambda _: stop.set()):
         logging.disable()  # as above
         client = pushsdk.AsyncPushClient(**settings)
         logging.disable(logging.NOTSET)
@@ -161,7 +170,7 @@ async def send_files() -> int:
                 options["seen"] = before.ended if before.stopped_by in (None, "limit") else None
                 options["limit"] = limit
                 try:
-                    report = await client.resume(before.file, stop=stop, on_progress=say, **options)
+                    report = await client.resume(before.file, stop=stop, on_progress=tell, **options)
                     limit -= before.not_sent - report.not_sent + report.resent - before.resent
                     if report.stopped_by not in (None, "limit"):
                         return Exit.INCOMPLETE

@@ -10,6 +10,7 @@ from support.command_line import run_apart, started
 from support.service_thread import wait_until
 
 from pushsdk import AsyncPushClient, read_report
+from pushsdk._runs import api
 from pushsdk.cli.commands import runs
 from pushsdk.cli.exit import Exit
 from pushsdk.emulator import Fault
@@ -88,6 +89,15 @@ def test_a_folder_is_not_resumed_at_another_address(broadcast, command, service)
     assert broadcast("--limit 1").code == 1
     result = command("resume spring --base-url http://127.0.0.1:9/other")
     assert (result.code, result.err.count("it was planned for another base_url"), service.requests) == (2, 1, 1)
+
+
+def test_a_plan_that_was_not_split_is_split_by_a_resume(broadcast, command, service):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(api, "split", lambda *_, **__: 1 / 0)
+        broadcast()
+    assert service.requests == 0
+    assert command("resume spring").code == 0
+    assert service.users() == dict.fromkeys(USERS, 1)
 
 
 def test_a_limit_holds_for_the_users_that_are_listed(broadcast, service):

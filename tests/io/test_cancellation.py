@@ -70,6 +70,20 @@ async def test_an_unknown_end_of_a_cancelled_call_is_logged_as_a_warning_unless_
     assert [record.levelname for record in caplog.records if "stopped waiting" in record.getMessage()] == ["WARNING"]
 
 
+@virtual
+async def test_a_caller_that_is_cancelled_again_while_its_request_ends_has_one_outcome():
+    events = []
+    async with client_of(FakeService(then=answer(after=5.0)), on_event=events.append) as client:
+        task = start(client.send("ann", MESSAGE))
+        await asyncio.sleep(1.0)
+        for _ in range(4):
+            task.cancel()
+            await asyncio.sleep(0)
+        assert isinstance(await outcome_of(task), asyncio.CancelledError)
+        assert abandoned(events) == {"ann": Outcome.UNKNOWN}
+        assert idle(client)
+
+
 async def slow_key():
     await asyncio.sleep(0.02)
     return "key"

@@ -77,6 +77,18 @@ async def test_a_shared_request_runs_until_the_latest_deadline_and_calls_that_ex
 
 
 @virtual
+async def test_the_attempt_timeout_ends_an_attempt_and_the_total_the_call():
+    service = FakeService(then=hang())
+    async with client_of(service, retry=RetryPolicy.at_least_once(initial_delay=0.001)) as client:
+        before = now()
+        error = await outcome_of(client.send("a", MESSAGE, timeout=Timeout(total=1.2, attempt=0.5)))
+        assert now() <= before + 1.2 + GRACE
+    assert [attempt.seconds for attempt in error.attempts] == pytest.approx([0.5, 0.5, 0.2], abs=GRACE)
+    assert "attempt timeout" in error.attempts[0].reason
+    assert "deadline" in error.attempts[2].reason
+
+
+@virtual
 async def test_calls_of_a_shared_request_with_nearly_equal_deadlines_get_its_outcome():
     async with client_of(FakeService(then=unreachable()), batching=Batching(linger=0.1), timeout=1.0) as client:
         tasks = []

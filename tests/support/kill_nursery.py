@@ -32,7 +32,7 @@ class ProcessLife:
     def __init__(self, job):
         context = multiprocessing.get_context("forkserver")
         self._hears, says = context.Pipe(duplex=False)
-        self._process = context.Process(target=live, args=(job, says), daemon=True)
+        self._process = context.Process(target=live, args=(job, says))
         self._process.start()
         says.close()
         #: What was heard from it.

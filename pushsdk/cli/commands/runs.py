@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -28,7 +28,7 @@ from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Failure
 from pushsdk._core.words import count
 from pushsdk._io.files import folder_objection
-from pushsdk._runs.api import broadcast_content, check_header
+from pushsdk._runs.api import broadcast_content
 from pushsdk._runs.folder import PLAN, check_plan, run_files
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.planner import Planner
@@ -41,7 +41,7 @@ from pushsdk.cli.files import DryRun, MessageOptions, has_users, open_users, pri
 from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.options import Flag, Json, JsonLines, ServiceOptions, Yes, command_line, confirm, quoted, title_of
 from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
-from pushsdk.cli.processes import send_folder
+from pushsdk.cli.processes import send_folder, waiting_processes
 from pushsdk.cli.settings import ClientSettings, listed
 from pushsdk.cli.terminal import duration, print_json, say, warn
 
@@ -374,7 +374,7 @@ def resume(
     users = options.users_left(result)
 
     async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
-        return result if run.is_dir() else await client.resume(run, **run_options)
+        return await client.resume(run / PLAN if run.is_dir() else run, **run_options)
 
     action = f"Push{quoted(result.title)} to {count(users, 'more user')} of {run}{_in_requests(users)}"
     return _send_run(start, run, options, service.settings(), service.given(), users, lambda: action)
@@ -397,17 +397,17 @@ def _send_run(
     warnings.filterwarnings("ignore", "nothing was sent|the (message|audience) has", pushsdk.MessageWarning)
     command = command_line(["resume", run], {"processes": options.processes or False, **given})
     settings = _without_retry(settings)
-    start = _in_processes(start, run, options.processes, settings)
-    mode: ProgressMode = "none"
-    if users != 0:
-        confirm(action, settings, yes=options.yes)
-        mode = options.progress
-    sending = _send(pushsdk.AsyncPushClient(**settings), start, options.run_options(), mode, command)
-    try:
-        result, interrupted = asyncio.run(sending)
-    except pushsdk.RunPlanError as error:
-        excluded = f", unless you --exclude {run}"
-        raise usage_error(text_of(error, resume=command, earlier_run=excluded)) from None
+    with _in_processes(start, run, options, settings, users) as begin:
+        mode: ProgressMode = "none"
+        if users != 0:
+            confirm(action, settings, yes=options.yes)
+            mode = options.progress
+        sending = _send(pushsdk.AsyncPushClient(**settings), begin, options.run_options(), mode, command)
+        try:
+            result, interrupted = asyncio.run(sending)
+        except pushsdk.RunPlanError as error:
+            excluded = f", unless you --exclude {run}"
+            raise usage_error(text_of(error, resume=command, earlier_run=excluded)) from None
     if result is None:
         result = _report_of_cancelled(run)
     _print_counts(result, json=options.json, left=users)
@@ -428,11 +428,15 @@ def _remove(run: Path) -> None:
         run.rmdir()
 
 
-def _in_processes(plan: Start, run: Path, processes: int | None, settings: ClientSettings) -> Start:
-    """Return a function that sends a folder with child processes; ``plan`` itself for one run file."""
-    if processes is None and not run.is_dir():
-        return plan
-    processes = processes or 1
+@contextmanager
+def _in_processes(
+    plan: Start, run: Path, options: ResumeOptions, settings: ClientSettings, users: int | None
+) -> Iterator[Start]:
+    """Yield a function that sends a folder with child processes; ``plan`` itself for one run file."""
+    if options.processes is None and not run.is_dir():
+        yield plan
+        return
+    processes = options.processes or 1
     if run.is_file():
         raise usage_error(
             f"{run} is one run file, for one process: leave out --processes; another --run pushes to all again"
@@ -442,24 +446,22 @@ def _in_processes(plan: Start, run: Path, processes: int | None, settings: Clien
         raise usage_error(f"{run}: {why}")
     begun = time.time()
 
-    async def start(client: pushsdk.AsyncPushClient, options: dict[str, Any]) -> pushsdk.BroadcastReport:
+    async def start(client: pushsdk.AsyncPushClient, given: dict[str, Any]) -> pushsdk.BroadcastReport:
         started = time.monotonic()
         with suppress(OSError):  # the error of the file in it says more
             await asyncio.to_thread(run.mkdir, 0o700)
-        result = await plan(client, {**options, "parts": _FILES_PER_PROCESS * processes})
-        if not result.planned or options["stop"].is_set():
+        result = await plan(client, {**given, "parts": _FILES_PER_PROCESS * processes})
+        show, stop = given.pop("on_progress"), given.pop("stop")
+        if not result.planned or stop.is_set():
             with suppress(pushsdk.RunFileError):  # the plan is incomplete
                 return msgspec.structs.replace(
                     pushsdk.read_report(run), stopped=result.stopped, stopped_by=result.stopped_by
                 )
             return result
-        show, stop = options["on_progress"], options["stop"]
         with closing(Journal.open(run / PLAN, write=True)) as planned:
-            asked = msgspec.structs.replace(planned.header, base_url=settings["base_url"])
-            check_header(planned.header, asked, run)
             parts = [pushsdk.read_report(file) for file in run_files(run)]
             code = await send_folder(
-                parts, settings, options, processes, show, lambda: stop.is_set() or planned.stopped_by(begun)
+                children, parts, settings, given, show, lambda: stop.is_set() or planned.stopped_by(begun)
             )
             by = planned.stopped_by(begun)
         if code > Exit.INCOMPLETE and not stop.is_set():
@@ -470,7 +472,11 @@ def _in_processes(plan: Start, run: Path, processes: int | None, settings: Clien
         now, seconds = result.accepted - sum([part.accepted for part in parts]), time.monotonic() - started
         return msgspec.structs.replace(result, accepted_now=now, seconds=seconds)
 
-    return start
+    limits = settings.get("limits")
+    # One process counts a limit exactly, and does not go on if it is killed.
+    most = 1 if options.limit else min(processes, (limits and limits.in_flight) or processes)
+    with waiting_processes(0 if users == 0 else most) as children:
+        yield start
 
 
 def _without_retry(settings: ClientSettings) -> ClientSettings:
