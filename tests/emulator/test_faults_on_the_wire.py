@@ -82,17 +82,10 @@ async def test_a_truncated_response_ends_at_its_place(wire, emulator, at, part):
 
 
 async def test_conditions_look_at_requests_that_the_service_does_not_refuse(wire, emulator):
-    emulator.set_faults(
-        [
-            Fault.status(413, more_than_users=2, name="many"),
-            Fault.status(422, user="eve", name="eve"),
-            Fault.status(500, endpoint="campaigns", name="campaigns"),
-            Fault.status(414, more_than_bytes=200, name="long"),
-        ]
-    )
-    pushes = [("ann", "bob", "cid"), ("ann", "eve"), ("x" * 200,), ("ann", "bob")]
-    assert [(await wire.push(*users)).status for users in pushes] == [413, 422, 414, 204]
+    many, long = Fault.status(413, more_than_users=2, name="many"), Fault.status(414, more_than_bytes=200, name="long")
+    emulator.set_faults([many, Fault.status(500, endpoint="campaigns", name="campaigns"), long])
+    pushes = [("ann", "bob", "cid"), ("x" * 200,), ("ann", "bob")]
+    assert [(await wire.push(*users)).status for users in pushes] == [413, 414, 204]
     assert (await wire.campaign()).status == 500
-    assert (await wire.push("eve", Api_Key="")).status == 401
     assert (await wire.send({"userIds": [], "more": "x" * 200})).status == 400
-    assert emulator.hits() == {"many": 1, "eve": 1, "campaigns": 1, "long": 1}
+    assert emulator.hits() == {"many": 1, "campaigns": 1, "long": 1}

@@ -74,16 +74,6 @@ async def test_a_full_disk_is_507_and_nothing_is_partially_stored(fill, running)
         assert 507 in [(await wire.push("ann", Api_Key=f"key {number}")).status for number in range(200)]
 
 
-async def test_a_full_disk_refuses_only_requests_that_do_not_fit_and_counts_them_against_no_quota(fill, running):
-    async with running(limits=ServiceLimits(quota=2)) as wire:
-        await wire.push(Api_Key="another")
-        fill(pages=20)
-        large = {"title": {"en": "x" * 1_000_000}}
-        sent = [wire.push("bob"), wire.send({"userIds": ["zoe"], "message": large}), wire.push("eve")]
-        assert [answer.status for answer in await asyncio.gather(*sent)] == [204, 507, 204]
-        assert wire.emulator.users() == {"bob": 1, "eve": 1}
-
-
 # The start and the end
 
 

@@ -44,20 +44,6 @@ def test_each_limit_refuses_with_its_status_and_names_no_user(limits, within, be
         assert "bob" not in refusal.error
 
 
-def test_the_limits_are_tried_in_the_order_of_their_statuses_and_each_request_takes_a_token():
-    limiter = Limiter(ServiceLimits(rate=1, max_body_bytes=1, max_users=1, invalid_user_ids=["ann"], quota=0))
-    requests = [
-        {"user_ids": ("ann", "bob")},
-        {"now": 0.5},
-        {"now": 1, "size": 1, "user_ids": ("ann", "bob")},
-        {"now": 2, "size": 1},
-        {"now": 3, "size": 1, "user_ids": ("bob",)},
-    ]
-    refusals = [judge(limiter, **request) for request in requests]
-    assert [refusal.status for refusal in refusals] == [413, 429, 413, 400, 429]
-    assert [bool(refusal.headers) for refusal in refusals] == [False, True, False, False, False]
-
-
 # Rate
 
 

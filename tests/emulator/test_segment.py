@@ -7,7 +7,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from pushsdk.emulator.campaigns.segment import (
@@ -147,16 +146,6 @@ def test_ids_of_json_are_texts_and_integers_but_not_fractions(tmp_path):
     answer = SegmentResult(users=2, rows=3, duplicates=0, refused=1, first_refused=reason)
     assert result_of(tmp_path, "FROM t") == (answer, [("1234567890123456789012", {}), ("7", {})])
     assert rows_of(tmp_path, "FROM mixed") == [("1", {}), ("2", {}), ("b", {})]
-
-
-def test_values_of_parquet_become_json(tmp_path):
-    sql = """SELECT 7::BIGINT AS user_id, 1.50::DECIMAL(5,2) AS e, DATE '2024-01-02' AS d, [1, NULL] AS l,
-        {'a': 'x'} AS s, 'nan'::DOUBLE AS n, '-infinity'::DOUBLE AS i, 'infinity'::FLOAT AS j, 2.5::FLOAT AS f,
-        TIMESTAMP '2024-01-02 03:04:05' AS t, true AS b, 2::TINYINT AS y"""
-    with duckdb.connect() as db:
-        db.execute(f"COPY ({sql}) TO '{tmp_path / 't.parquet'}' (FORMAT parquet)")
-    fields = {"e": "1.50", "d": "2024-01-02", "l": [1, None], "s": {"a": "x"}, "f": 2.5, "b": True, "y": 2}
-    assert rows_of(tmp_path, "FROM t") == [("7", fields | {"t": "2024-01-02T03:04:05"})]
 
 
 @pytest.mark.parametrize(
