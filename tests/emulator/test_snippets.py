@@ -9,26 +9,14 @@ import subprocess
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.whole import whole
 
+from pushsdk._core.models import CampaignRequest, MobilePush
 from pushsdk.emulator.snippets import curl
 
 AWKWARD = "it's \"so\" $HOME `id` $(id) \\ %s %n !! {{ a | 'x' }} é 😀 \u202e \x7f\n\r\t\u2028 EOF"
-MESSAGE = {
-    "type": "MOBILE_PUSH",
-    "iosEnabled": True,
-    "title": {"en": AWKWARD, "de": "x" * 200},
-    "ttl": 0,
-    "keyVals": {AWKWARD: AWKWARD},
-    "actionCategory": {"name": "shop", "actionComponents": [{"actionId": "a", "useWebview": False}]},
-    "later": [None, {"x": AWKWARD}],
-}
-CAMPAIGN = {
-    "name": AWKWARD,
-    "segment": {"query": "SELECT 'x'", "primaryKey": "id"},
-    "schedule": {"type": "START_NOW", "startTs": 1},
-    "message": MESSAGE,
-    "later": 1,
-}
+MESSAGE = {**whole(MobilePush, AWKWARD), "later": [None, {"x": AWKWARD}]}
+CAMPAIGN = {**whole(CampaignRequest, AWKWARD), "message": MESSAGE, "later": 1}
 FIELDS = {"a": [1, 2.5, None, True, {"b": AWKWARD}], "": {}, "c": []}
 PUSHES = [
     {"userIds": [AWKWARD, "bob"], "message": MESSAGE, "customFields": FIELDS},
