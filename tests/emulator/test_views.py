@@ -6,10 +6,11 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.store_entries import summary_of
 
 from pushsdk.emulator.control import views
 from pushsdk.emulator.control.views import CampaignView, RequestView, campaign_view, request_view
-from pushsdk.emulator.store.records import Campaign, Recipient, RequestSummary
+from pushsdk.emulator.store.records import Campaign, Recipient
 
 
 def encoded(body):
@@ -23,23 +24,7 @@ def as_json(view, shape):
     return json.loads(text)
 
 
-REQUEST = RequestSummary(
-    id=7,
-    time=1.5,
-    endpoint="push",
-    status=204,
-    accepted=True,
-    fault=None,
-    error=None,
-    users=1,
-    bytes=10,
-    first_user=None,
-    title={},
-    body={},
-    languages=(),
-    platforms=(),
-    campaign=None,
-)
+REQUEST = summary_of(first_user=None, title={})
 
 
 def whole(body, endpoint="push"):

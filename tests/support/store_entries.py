@@ -2,7 +2,7 @@
 
 import json
 
-from pushsdk.emulator.store.records import Campaign, RequestRecord
+from pushsdk.emulator.store.records import Campaign, RequestRecord, RequestSummary
 
 
 def push(box, *users, title="hello", digest=0, **fields):
@@ -40,3 +40,11 @@ def users(store, box):
 def duplicates(store, box):
     """The users with an equal push accepted more than once, and the highest such count."""
     return {user.user_id: user.same for user in store.received(box, same=2)}
+
+
+def summary_of(**fields):
+    """Return a line of the list of requests: by default of an accepted push to ann."""
+    values = {"id": 7, "time": 1.5, "endpoint": "push", "status": 204, "accepted": True, "users": 1, "bytes": 10}
+    unset = dict.fromkeys(["fault", "error", "campaign"])
+    texts = {"first_user": "ann", "title": {"en": "Hi"}, "body": {}, "languages": (), "platforms": ()}
+    return RequestSummary(**values | unset | texts | fields)

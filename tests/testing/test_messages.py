@@ -1,14 +1,8 @@
 """Texts of test failures."""
 
-from pushsdk.emulator.store.records import RequestSummary
+from support.store_entries import summary_of
+
 from pushsdk.testing.inbox import show_users, summary
-
-
-def request(**fields):
-    defaults = {"endpoint": "push", "status": 204, "accepted": True, "fault": None, "error": None, "users": 1}
-    defaults |= {"id": 1, "time": 0.0, "bytes": 1, "campaign": None}
-    defaults |= {"first_user": "ann", "title": {"en": "Hi"}, "body": {}, "languages": (), "platforms": ()}
-    return RequestSummary(**defaults | fields)
 
 
 def test_twenty_users_are_shown_and_the_others_counted():
@@ -18,11 +12,11 @@ def test_twenty_users_are_shown_and_the_others_counted():
 
 def test_each_request_is_a_row():
     rows = [
-        request(),
-        request(users=3, status=503, accepted=False, fault="busy"),
-        request(status=None, fault="1: hang"),
-        request(status=400, accepted=False, error="no JSON", users=0, first_user=None, title={}),
-        request(endpoint="campaigns", status=200, first_user=None, title={}, body={"en": "Sale"}),
+        summary_of(),
+        summary_of(users=3, status=503, accepted=False, fault="busy"),
+        summary_of(status=None, fault="1: hang"),
+        summary_of(status=400, accepted=False, error="no JSON", users=0, first_user=None, title={}),
+        summary_of(endpoint="campaigns", status=200, first_user=None, title={}, body={"en": "Sale"}),
     ]
     assert summary(rows, elsewhere=1).splitlines() == [
         "The service received 5 requests with this test's key, and accepted 3:",
@@ -39,6 +33,6 @@ def test_each_request_is_a_row():
 
 
 def test_a_summary_shows_the_newest_requests():
-    lines = summary([request(first_user=str(number), title={}) for number in range(25)]).splitlines()
+    lines = summary([summary_of(first_user=str(number), title={}) for number in range(25)]).splitlines()
     assert lines[1] == "  … 5 older requests, then"
     assert (len(lines), '"5"' in lines[2], '"24"' in lines[-1]) == (22, True, True)
