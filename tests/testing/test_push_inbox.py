@@ -243,9 +243,11 @@ def test_a_wrong_argument_is_an_error_with_the_rule(inbox, call, text):
 # -- the thread -----------------------------------------------------------------------------------------------------
 
 
-def test_entering_raises_the_error_of_opening_the_emulator(host):
+def test_entering_raises_the_error_of_opening_the_emulator_and_leaves_no_thread(host):
+    before = threading.active_count()
     with (
         pytest.raises(OSError, match="in use"),
         EmulatorThread(Emulator(port=int(host.emulator.url.rpartition(":")[2]))),
     ):
         raise AssertionError("it opened")
+    assert threading.active_count() == before
