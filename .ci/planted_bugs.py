@@ -452,6 +452,12 @@ CANCELLATION = [
         "tests/io/test_drain.py::test_what_ends_within_the_drain_is_reported_as_it_ended",
     ),
     Bug(
+        "closing a client loses the outcomes that its claim store has not got so far",
+        "_io.work:Work.idle",
+        "await self._end_of({*self.calls, *self.others})",
+        "tests/claims/test_trouble.py::test_closing_waits_for_requests_and_settlements",
+    ),
+    Bug(
         "a child uses what its parent made",
         "_io.forks:ProcessGuard.is_inherited",
         "return False",
