@@ -18,10 +18,9 @@ from pushsdk._core import wire
 from pushsdk._core.batching import DONE, SENDING, Batch, Batches, Call, Content
 from pushsdk._core.body import push_body
 from pushsdk._core.events import RequestSplit
-from pushsdk._core.judging import plain_attempt
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Outcome, Verdict, verdict_of
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Batching
 from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, call_of, split_calls
 from pushsdk._core.words import count
@@ -106,7 +105,9 @@ class BatchSender:
         """Write the batch's request at once, if that needs no await. It has taken over the slot then."""
         sender = self._sender
         observer = sender.observer
-        if sender.work.closed or self._needs_task(batch):
+        # The span of merged calls is current in a task.
+        is_watched = observer is not None and len(batch.calls) > 1
+        if is_watched or sender.needs_steps(batch.content.api_key, batch.content.options):
             return False
         request = batch.request = self._request(batch.content, part)
         flight, times = sender.open(request), sender.limiter.times
@@ -117,7 +118,7 @@ class BatchSender:
             # A copy, as the batch may be dispatched in its context.
             flight.span = batch.context.copy().run(partial(observer.attempt, PUSH, part.users, 0, first=True))
         respond = partial(batch.context.run, self.land, batch)
-        flight.connection = sender.transport.begin(request, request.key, respond)
+        flight.connection = sender.transport.fast.begin(request, respond)
         if flight.connection is None:
             return False
         flight.sent = flight.started
@@ -128,21 +129,13 @@ class BatchSender:
         self._batches.advance(batch, SENDING)
         return True
 
-    def _needs_task(self, batch: Batch) -> bool:
-        """Return True if sending the batch needs an await, whatever comes of it."""
-        sender, options = self._sender, batch.content.options
-        if sender.transport.begin is None or batch.content.api_key.__class__ is NoKey:
-            return True
-        # A plain 204 may not be what the policy accepts. The span of merged calls is current in a task.
-        return options.keyed or bool(options.policy.statuses) or (sender.observer is not None and len(batch.calls) > 1)
-
     def land(self, batch: Batch, is_plain: bool) -> None:
         """End a batch without a task: its response is a plain 204. Anything else is left to a task."""
         request = batch.request
         if request is None or request.flight.connection is None or batch in self.tasks:
             return  # a task goes on with it, or it was cancelled
         try:
-            verdict = self._accept(request) if is_plain else None
+            verdict = self._sender.accept(request) if is_plain else None
             if verdict is None:
                 self._create_task(batch, [request.part])
             else:
@@ -150,38 +143,6 @@ class BatchSender:
                 self.finish(batch)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(batch)
-
-    def _accept(self, request: BatchRequest) -> Verdict | None:
-        """End a flight that was answered by a plain 204. Return None if that came before everything was sent."""
-        sender, flight, evidence = self._sender, request.flight, request.evidence
-        connection = flight.connection
-        connection.pool.release(connection)
-        if not evidence.written:
-            return None
-        now = sender.limiter.clock()
-        self._conclude(request, plain_attempt(flight.started, now - flight.started), now)
-        sender.budget.refund()
-        return Verdict(outcome=ACCEPTED, attempts=request.attempts, status=204, is_first=not evidence.reused)
-
-    def _give_up(self, request: BatchRequest) -> Verdict:
-        """End a flight whose caller was cancelled."""
-        evidence = request.evidence
-        request.flight.connection.abort()
-        request.failure = Failure.CANCELLED
-        if evidence.status is None:
-            evidence.failure = Failure.CANCELLED
-        now = self._sender.limiter.clock()
-        self._conclude(request, self._sender.attempt_of(request, now), now)
-        return request.verdict()
-
-    def _conclude(self, request: BatchRequest, attempt: Attempt, now: float) -> None:
-        flight = request.flight
-        flight.end()
-        flight.connection = None
-        try:
-            self._sender.note(request, attempt)
-        finally:
-            self._sender.release(request, now)
 
     def cancel(self, batch: Batch) -> asyncio.Task[None] | None:
         """Cancel a batch in flight. Returns the task that ends it; None if it has ended, or is about to."""
@@ -206,7 +167,7 @@ class BatchSender:
             return
         request = batch.request
         if request is not None and request.is_begun:
-            self._pending.settle_part(request.part, self._give_up(request))
+            self._pending.settle_part(request.part, self._sender.give_up(request))
         elif request is not None:
             self._sender.end_span(request)
         self._pending.settle_rest(batch.calls, _CANCELLED)

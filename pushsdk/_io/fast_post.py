@@ -35,7 +35,7 @@ from pushsdk._core.judging import is_json
 from pushsdk._core.outcome import Evidence
 from pushsdk._core.secret import Secret
 from pushsdk._io.heads import KNOWN_RELEASES, Heads, RequestHead
-from pushsdk._io.request import ApiRequest, Claim
+from pushsdk._io.request import ApiRequest, Claim, resolve
 from pushsdk._io.timers import let_read
 
 if sys.platform == "linux":  # pragma: no branch - the tests run there
@@ -369,11 +369,6 @@ async def claimed(claim: Claim) -> bytes:
     return body
 
 
-def _resolve(waiter: asyncio.Future[bool], is_plain: bool) -> None:
-    if not waiter.done():
-        waiter.set_result(is_plain)
-
-
 async def read_body(response: Any, content: aiohttp.StreamReader, evidence: Evidence, *, wanted: bool = False) -> None:
     """Record headers and the start of the body, without decompression. An incomplete body is recorded, too.
 
@@ -462,7 +457,7 @@ class FastPost:
             body = request.body if claim is None else await claimed(claim)
             connection.check_stale(evidence)
             waiter = self._loop.create_future()
-            connection.write(head, body, evidence, partial(_resolve, waiter), extra)
+            connection.write(head, body, evidence, partial(resolve, waiter), extra)
             if await waiter:
                 self.release(connection)
             else:
@@ -474,29 +469,36 @@ class FastPost:
             connection.abort()
             raise
 
-    def begin(self, request: ApiRequest, key: Secret, respond: Callable[[bool], None]) -> HttpConnection | None:
-        """Write the request at once if there is an idle connection for it, and return that.
+    def reserve(self, body: bytes) -> HttpConnection | None:
+        """Return an idle connection for this body, if there is one: call ``start``, else ``release``."""
+        return self._take_idle() if self.takes(body) else None
+
+    def begin(self, request: ApiRequest, respond: Callable[[bool], None]) -> HttpConnection | None:
+        """Reserve a connection and ``start``. Return it, or None if the request is not begun."""
+        connection = self.reserve(request.body)
+        return connection if connection is not None and self.start(connection, request, respond) else None
+
+    def start(self, connection: HttpConnection, request: ApiRequest, respond: Callable[[bool], None]) -> bool:
+        """Write the request at once on a reserved connection. Return False if the connection is stale.
 
         ``respond(True)`` follows a plain 204: call ``release``. ``respond(False)`` follows anything else: call
         ``go_on``.
         """
-        if not self.takes(request.body) or (connection := self._take_idle()) is None:
-            return None
         evidence = request.evidence
         try:
             connection.check_stale(evidence)
         except StaleConnectionError:
             self._idle.append(connection)  # counted when it is taken again
-            return None
+            return False
         evidence.touched = True
         span = request.flight.span
         try:
-            head, extra = self._heads.of(request.operation, key, span and span.headers)
+            head, extra = self._heads.of(request.operation, request.key, span and span.headers)
             connection.write(head, request.body, evidence, respond, extra)
         except BaseException:
             connection.abort()
             raise
-        return connection
+        return True
 
     async def go_on(self, connection: HttpConnection, evidence: Evidence) -> None:
         """Record the response to a request that was begun, if it is not a plain 204. Raises as a session does."""

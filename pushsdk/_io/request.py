@@ -1,5 +1,6 @@
 """One request as the sender sees it: its content, its attempts so far, the attempt in flight, and who posts it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -160,11 +161,17 @@ class ClaimedRequest(ApiRequest, eq=False, gc=False):
             self.claim.settle(verdict_of((*self.attempts, attempt), self.evidence))
 
 
+def resolve(waiter: asyncio.Future[bool], is_plain: bool) -> None:
+    """Tell a task that its response is there, unless it was told before."""
+    if not waiter.done():
+        waiter.set_result(is_plain)
+
+
 class Transport(Protocol):
     """The one effect on the network: send once, and collect evidence."""
 
-    begin: Any
-    """``FastPost.begin``: writes a request at once, if that needs no await. None if each request needs one."""
+    fast: Any
+    """The ``FastPost``, which writes a request at once if there is an idle connection. None if each needs an await."""
 
     async def post(self, request: ApiRequest, key: Secret) -> None:
         """Send the request once, or go on with one that was begun, and fill its evidence.

@@ -12,15 +12,17 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
-from pushsdk._core.judging import judge
+from pushsdk._core.judging import judge, plain_attempt
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import ACCEPTED, NO_HEADERS, REJECTED, Attempt, Evidence, Failure, Verdict
+from pushsdk._core.policy import Options
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count, trace_of
@@ -28,7 +30,7 @@ from pushsdk._io.backlog import Backlog
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.keys import rekey
 from pushsdk._io.limiter import ConcurrencyLimiter
-from pushsdk._io.request import ApiRequest, Flight, Transport
+from pushsdk._io.request import ApiRequest, Flight, Transport, resolve
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.work import Work
@@ -98,6 +100,67 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         elif is_accepted and request.own == 1:
             self.budget.refund()
         return request.verdict()
+
+    def needs_steps(self, key: object, options: Options) -> bool:
+        """Return True if sending with these options needs more steps than to write a request and read a 204."""
+        if self.work.closed or self.transport.fast is None or key.__class__ is NoKey:
+            return True
+        # A plain 204 may not be what the policy accepts.
+        return options.keyed or bool(options.policy.statuses)
+
+    def reserve(self, request: ApiRequest) -> bool:
+        """Reserve an idle connection, for ``send_reserved``. Return False if the request needs ``run`` instead."""
+        if self.observer is not None or not request.is_asked or self.needs_steps(request.key, request.options):
+            return False
+        connection = self.transport.fast.reserve(request.body)
+        if connection is not None:
+            self.open(request).connection = connection
+            request.evidence.touched = True
+        return connection is not None
+
+    async def send_reserved(self, request: ApiRequest, *, may_begin: bool) -> Verdict | None:
+        """Send a request on its connection. Return None if ``run`` has to begin it, or to go on with it."""
+        flight, fast, waiter = request.flight, self.transport.fast, self.loop.create_future()
+        respond = partial(resolve, waiter)
+        if not may_begin or self.limiter.clock() >= flight.deadline:
+            fast.release(flight.connection)
+        elif fast.start(flight.connection, request, respond):
+            self.counters.requests += 1
+            flight.begin(respond)
+            return self.accept(request) if await waiter else None
+        flight.connection = None
+        return None
+
+    def accept(self, request: ApiRequest) -> Verdict | None:
+        """End a flight that was answered by a plain 204. Return None if that came before everything was sent."""
+        flight, evidence = request.flight, request.evidence
+        self.transport.fast.release(flight.connection)
+        if not evidence.written:
+            return None
+        now = self.limiter.clock()
+        self._conclude(request, plain_attempt(flight.started, now - flight.started), now)
+        self.budget.refund()
+        return Verdict(outcome=ACCEPTED, attempts=request.attempts, status=204, is_first=not evidence.reused)
+
+    def give_up(self, request: ApiRequest) -> Verdict:
+        """End a flight whose caller was cancelled."""
+        evidence = request.evidence
+        request.flight.connection.abort()
+        request.failure = Failure.CANCELLED
+        if evidence.status is None:
+            evidence.failure = Failure.CANCELLED
+        now = self.limiter.clock()
+        self._conclude(request, self.attempt_of(request, now), now)
+        return request.verdict()
+
+    def _conclude(self, request: ApiRequest, attempt: Attempt, now: float) -> None:
+        flight = request.flight
+        flight.end()
+        flight.connection = None
+        try:
+            self.note(request, attempt)
+        finally:
+            self.release(request, now)
 
     async def wait(self, request: ApiRequest, seconds: float) -> None:
         """Wait between two attempts. Sets ``request.failure`` if the wait is cut short."""

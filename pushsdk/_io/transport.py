@@ -77,10 +77,9 @@ class AiohttpTransport:
         heads = Heads(url, headers)
         # How long an injected session keeps its connections is for its owner to say.
         keepalive = settings.keepalive if self._owned else math.inf
-        self._fast = FastPost(self._session, heads, keepalive, is_used=self._owned and proxy is None)
-        self._slow = SessionPost(self._session, self._fast, heads, self._options)
-        #: Writes a request without a task, if it can.
-        self.begin = self._fast.begin
+        #: Sends small requests.
+        self.fast = FastPost(self._session, heads, keepalive, is_used=self._owned and proxy is None)
+        self._slow = SessionPost(self._session, self.fast, heads, self._options)
 
     async def post(self, request: ApiRequest, key: Secret) -> None:
         """See ``Transport.post``."""
@@ -93,9 +92,9 @@ class AiohttpTransport:
         connect = request.options.timeout.connect
         try:
             if begun is not None:
-                await self._fast.go_on(begun, evidence)
+                await self.fast.go_on(begun, evidence)
             else:
-                path = self._fast if self._fast.takes(request.body) else self._slow
+                path = self.fast if self.fast.takes(request.body) else self._slow
                 await path.post(request, key, _timeout(connect))
         except asyncio.CancelledError as error:
             if (phase := phase_of(error)) is not None:
@@ -141,7 +140,7 @@ class AiohttpTransport:
             if self._owned:
                 await self._session.close()
         finally:
-            self._fast.close()
+            self.fast.close()
 
 
 def _own_session(settings: TransportSettings, limit: int) -> Session:

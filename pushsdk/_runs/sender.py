@@ -34,6 +34,9 @@ logger = logging.getLogger("pushsdk")
 class RunLog(Protocol):
     """The durable record of a run: a claim before the first byte of each request, a status afterwards."""
 
+    is_quick: bool
+    """True if a claim waits for nothing but this machine."""
+
     async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
         """Claim the users in one attempt. Return number and encoded ids of the claimed users, 0 if none may be sent to.
 
@@ -74,6 +77,7 @@ class ChunkClaim:
         return decide(verdict, in_doubt=self._in_doubt, split_on=self._sender._split_on).status
 
 
+_UNCLAIMED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.UNCLAIMED)
 _PENDING, _UNKNOWN = UserStatus(UserState.PENDING), UserStatus(UserState.UNKNOWN)
 
 
@@ -245,7 +249,7 @@ class ChunkSender:
 
     async def _attempt(self, request: ChunkRequest, *, in_doubt: bool) -> tuple[int, Verdict]:
         """Make one attempt, which has its slot. Return its user count, and its verdict."""
-        body = request.body()
+        sender, body = self._engine.sender, request.body()
         claim = ChunkClaim(self, request, body, in_doubt=in_doubt)
         job = ClaimedRequest(
             PUSH,
@@ -258,13 +262,28 @@ class ChunkSender:
             claim=claim,
         )
         try:
-            verdict = await self._engine.sender.run(job, has_slot=True)
+            verdict = await self._send_at_once(job, claim) if self._log.is_quick else None
+            if verdict is None:
+                verdict = await sender.run(job, has_slot=True)
         except asyncio.CancelledError:
+            if job.is_begun:
+                claim.settle(sender.give_up(job))
             self._count(job.users, claim.status_after(job.verdict()))
             raise
         if verdict.outcome is not ACCEPTED:
             self._count_answer(verdict)
         return job.users, verdict
+
+    async def _send_at_once(self, job: ClaimedRequest, claim: ChunkClaim) -> Verdict | None:
+        """Make the attempt on an idle connection. Return None if ``run`` has to make it, or to go on with it."""
+        sender = self._engine.sender
+        if not sender.reserve(job):
+            return None
+        _, body = await claim.claim(job.part)
+        verdict = await sender.send_reserved(job, may_begin=body is not None)
+        if not job.is_begun:
+            claim.settle(verdict or _UNCLAIMED)
+        return verdict
 
     def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
         """Count a request's users under this status. ``final`` is True if the status settles the users."""

@@ -70,6 +70,8 @@ class ChunkInFlight:
 class PlanLog:
     """The ``RunLog`` for a plan in a claim store: each chunk in flight has an entry."""
 
+    is_quick = False
+
     def __init__(self, claims: ClaimLog) -> None:
         self._claims = claims
         #: The chunks in flight, by number.

@@ -158,7 +158,7 @@ class FakeService:
         """The accepted campaigns, oldest first."""
         return [request for request in self.requests if request.accepted and request.path == CREATE_CAMPAIGN.path]
 
-    begin = None
+    fast = None
 
     async def post(self, sent: ApiRequest, key: Secret) -> None:
         """Receive a request; called by the client."""
