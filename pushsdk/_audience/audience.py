@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from io import TextIOBase
 from pathlib import PurePath
-from typing import IO, Annotated, Any, Literal, TypeVar
+from typing import IO, Annotated, Any, Literal
 
 import msgspec
 
@@ -32,7 +32,6 @@ from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
 from pushsdk._io.files import check_path
 
-T = TypeVar("T")
 EXCLUDING = " without "  # in an audience's ``source``, before each audience that it leaves out
 
 Source = TextFiles | ParquetFiles | SqlQuery | ArrowTable | PlainIds
@@ -202,10 +201,10 @@ class Audience(BatchSource):
 
     def ids(self, *, distinct: bool = True) -> Iterator[list[str]]:
         """Yield the ids in batches: each once in no particular order, or all in file order."""
-        counts = ReadCounts()
-        if distinct and isinstance(self._source, DuckdbSource) and self._is_whole():
-            return self._counted(self._source.distinct_ids(counts), counts)
-        return self._counted(self._chosen(self._source.ids(counts), counts, distinct=distinct, rows=False), counts)
+        counts, source = ReadCounts(), self._source
+        if distinct and isinstance(source, DuckdbSource) and self._is_whole():
+            return self._read(source.distinct_ids(counts), counts, distinct=False)
+        return self._read(source.ids(counts), counts, distinct=distinct)
 
     def rows(self, *, distinct: bool = True) -> Iterator[list[Row]]:
         """Yield the ids, each with the other columns in its row, in batches.
@@ -247,19 +246,21 @@ class Audience(BatchSource):
 
     def _rows(self, distinct: bool, columns: Collection[str] | None) -> Iterator[list[Row]]:
         counts = ReadCounts()
-        rows = self._source.rows(counts, columns)
-        return self._counted(self._chosen(rows, counts, distinct=distinct, rows=True), counts)
+        return self._read(self._source.rows(counts, columns), counts, distinct=distinct, rows=True)
 
-    def _chosen(
-        self, batches: Iterator[list[Any]], counts: ReadCounts, *, distinct: bool, rows: bool
+    def _read(
+        self, batches: Iterator[list[Any]], counts: ReadCounts, *, distinct: bool, rows: bool = False
     ) -> Iterator[list[Any]]:
         if self._of > 1:
             batches = _part(batches, self._index, self._of, rows=rows)
         if distinct:
-            return deduplicated(batches, counts, rows=rows, excluded=self._ids_to_exclude())
-        if self._excluded:
+            batches = deduplicated(batches, counts, rows=rows, excluded=self._ids_to_exclude())
+        elif self._excluded:
             raise ValidationError(Advice("users can be excluded only if each is pushed to once: ", "{dedupe}"))
-        return batches
+        for batch in batches:
+            counts.users += len(batch)
+            yield batch
+        self._summary = msgspec.convert(counts, AudienceSummary, from_attributes=True)
 
     def _ids_to_exclude(self) -> Iterator[list[str]]:
         for users in self._excluded:
@@ -269,12 +270,6 @@ class Audience(BatchSource):
             for ids in users.ids():
                 users._damages.update(damage_of(ids, encode_user_ids(ids)))
                 yield ids
-
-    def _counted(self, batches: Iterator[list[T]], counts: ReadCounts) -> Iterator[list[T]]:
-        for batch in batches:
-            counts.users += len(batch)
-            yield batch
-        self._summary = msgspec.convert(counts, AudienceSummary, from_attributes=True)
 
 
 def _audience_of(users: "str | os.PathLike[str] | Audience | Iterable[str]", key: str) -> Audience:
