@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
@@ -37,7 +37,7 @@ def progress(mode: ProgressMode) -> Iterator[Show]:
     if mode == "auto" and console.is_terminal and not console.is_dumb_terminal:
         # Redrawn by each call only: a refresh thread would take time from sending.
         with Live(console=console, auto_refresh=False, transient=True) as live, _logging_above():
-            yield lambda state: live.update(_Display(state), refresh=True)
+            yield lambda state: live.update(_display(state, console.width), refresh=True)
     elif mode == "json":
         yield lambda state: print_json(state, sys.stderr)
     elif mode == "none":
@@ -58,21 +58,14 @@ def _logging_above() -> Iterator[None]:
             handler.setStream(stream)
 
 
-class _Display:
-    """Two lines on a run, as wide as the terminal: how far it is, and how it goes."""
-
-    def __init__(self, state: Progress) -> None:
-        self._state = state
-
-    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-        state, width = self._state, options.max_width
-        planning = state.stage == "planning"
-        figures = _extent(state, width - len(state.stage) - _SHORTEST_BAR - 2)
-        line = Table.grid(Column(), Column(ratio=1), Column(), padding=(0, 1), pad_edge=False, expand=True)
-        bar = ProgressBar(total=None if planning else state.planned or 1, completed=_settled(state), pulse=planning)
-        line.add_row(Text(state.stage, "bold cyan"), bar, figures)
-        yield line
-        yield Text(", ".join(_course(state)), no_wrap=True, overflow="ellipsis", end="")
+def _display(state: Progress, width: int) -> Group:
+    """Return two lines on a run, as wide as the terminal: how far it is, and how it goes."""
+    planning = state.stage == "planning"
+    figures = _extent(state, width - len(state.stage) - _SHORTEST_BAR - 2)
+    line = Table.grid(Column(), Column(ratio=1), Column(), padding=(0, 1), pad_edge=False, expand=True)
+    bar = ProgressBar(total=None if planning else state.planned or 1, completed=_settled(state), pulse=planning)
+    line.add_row(Text(state.stage, "bold cyan"), bar, figures)
+    return Group(line, Text(", ".join(_course(state)), no_wrap=True, overflow="ellipsis", end=""))
 
 
 def _plain_lines(clock: Callable[[], float]) -> Show:
