@@ -13,9 +13,8 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -32,6 +31,7 @@ from pushsdk._io.files import is_locked, objection
 from pushsdk.cli.exit import text_of, usage_error
 from pushsdk.options import ClientOptions
 
+T = TypeVar("T")
 _MAX_BYTES = 64 * 1024
 _PASSWORD = re.compile(r"((?<=//)|^(?!.*//)).*(?=@)|(?<=password=)[^&]*|^[^:]*$")
 _COMMAND_TIMEOUT = 60.0  # seconds: a password manager may ask for a password first
@@ -296,25 +296,19 @@ def check(found: Layer, *, key_needed: bool = True) -> tuple[ClientSettings | No
             problems[name] = text_of(error)
     key = next(filter(found.__contains__, KEYS), "api_key")
     if key_needed:
-        convert(key, partial(_key_of, found.get(key), key))
+        convert(key, lambda: read_key(key, _needed(found.get(key), _NO_KEY)))
     insecure = bool(values["allow_insecure"])
     if "base_url" not in problems:
-        convert("base_url", lambda: _checked_url(values["base_url"], insecure))
+        convert("base_url", lambda: check_base_url(_needed(values["base_url"], _NO_URL), allow_insecure=insecure))
     if values["proxy"] is not None and "base_url" not in problems:
         convert("proxy", lambda: check_proxy(values["proxy"], base_url=values["base_url"], allow_insecure=insecure))
     return (None if problems else _client_settings(values, values[key])), problems
 
 
-def _key_of(setting: SettingValue | None, name: str) -> Secret:
-    if setting is None:
-        raise ConfigurationError(_NO_KEY)
-    return read_key(name, setting.value, setting.folder)
-
-
-def _checked_url(url: object, insecure: bool) -> str:
-    if url is None:
-        raise ConfigurationError(_NO_URL)
-    return check_base_url(url, allow_insecure=insecure)
+def _needed(value: T | None, problem: str) -> T:
+    if value is None:
+        raise ConfigurationError(problem)
+    return value
 
 
 def _client_settings(values: Mapping[str, Any], key: Secret | None) -> ClientSettings:
@@ -342,13 +336,13 @@ def _typed(source: str, value: object, kind: Any) -> Any:
     return sealed(value) if kind is str else value
 
 
-def read_key(name: str, value: object, folder: Path) -> Secret:
+def read_key(name: str, setting: SettingValue) -> Secret:
     """Return the Api-Key that a setting in `KEYS` gives, without one line end after it.
 
-    Relative paths, in a command too, start from ``folder``. Raises ConfigurationError.
+    Relative paths, in a command too, start from its folder. Raises ConfigurationError.
     """
-    value = secret = Secret.of(value)
-    return check_key(secret if name == "api_key" else Secret.of(_key_text(name, str(secret.reveal()), folder)))
+    secret = Secret.of(setting.value)
+    return check_key(secret if name == "api_key" else Secret.of(_key_text(name, str(secret.reveal()), setting.folder)))
 
 
 def _key_text(name: str, value: str, folder: Path) -> str:

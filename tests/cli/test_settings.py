@@ -11,7 +11,7 @@ from pushsdk import ConfigurationError, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.secret import Secret
 from pushsdk.cli import settings as module
 from pushsdk.cli.exit import CommandError, Exit
-from pushsdk.cli.settings import check, read_key, resolve
+from pushsdk.cli.settings import SettingValue, check, read_key, resolve
 
 SECRET = "s3cret-key"
 URL = "https://push.example/api"
@@ -231,13 +231,13 @@ def test_relative_paths_of_the_settings_file_start_from_its_folder(tmp_path, hom
 def test_a_key_command_runs_without_shell_and_input(tmp_path):
     code = "import sys; print(sys.argv[1] + str(len(sys.stdin.read())))"
     command = f'{sys.executable} -c "{code}" "$HOME;a"'
-    assert read_key("api_key_command", command, tmp_path) == Secret.of("$HOME;a0")
+    assert read_key("api_key_command", SettingValue(command, "", "option", tmp_path)) == Secret.of("$HOME;a0")
 
 
-def test_a_key_command_that_hangs_times_out(tmp_path, monkeypatch):
+def test_a_key_command_that_hangs_times_out(monkeypatch):
     monkeypatch.setattr("pushsdk.cli.settings._COMMAND_TIMEOUT", 0.05)
     with pytest.raises(ConfigurationError, match="did not end within"):
-        read_key("api_key_command", f"{sys.executable} -c 'import time; time.sleep(9)'", tmp_path)
+        read_key("api_key_command", SettingValue(f"{sys.executable} -c 'import time; time.sleep(9)'", "", "option"))
 
 
 def test_the_key_of_a_higher_source_wins_whatever_its_setting(tmp_path, home):
