@@ -140,7 +140,7 @@ EXITS = """
 """
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(40, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_a_process_that_ends_after_a_claim_does_not_abort(objects_url, times):
     assert {run_program(EXITS, objects_url) for _ in range(times)} == {(0, "[None]\n", "")}
 

@@ -17,7 +17,7 @@ KILLED = -signal.SIGXFSZ
 # Sizes at which the planner is killed: the first ones are within the creation of the file, the last within the plan.
 SIZES = [
     *(0, 4096, 49_152),
-    *(pytest.param(size, marks=pytest.mark.long) for size in (1, 512, 1024, 4097, 8192, 16_384, 20_480, 32_768)),
+    *(pytest.param(size, marks=pytest.mark.long) for size in (1, 512, 4097, 20_480)),
 ]
 
 
