@@ -5,7 +5,7 @@ Decides and counts; the shell awaits. No order is promised between calls.
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -67,6 +67,11 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     """The observer's record for the caller. Set by the shell if there is an observer."""
     claims: Any = None
     """The call's entry in a claim store, if it has an idempotency key. Set by the shell."""
+
+    @property
+    def call(self) -> Self:
+        """The call, as each part of one has it."""
+        return self
 
     def wake(self) -> None:
         """Wake the caller, unless it was woken or cancelled before."""

@@ -234,7 +234,7 @@ def _split_unit(unit: Call | CallPart, max_users: int, max_bytes: float) -> Sequ
     """Return the unit, split if it exceeds the bounds by itself."""
     if len(unit.users) <= max_users and len(unit.ids) <= max_bytes:
         return [unit]
-    call, users, ids = call_of(unit), unit.users, [encode_user_id(user) for user in unit.users]
+    call, users, ids = unit.call, unit.users, [encode_user_id(user) for user in unit.users]
     cuts = _cuts([(1, user_id) for user_id in ids], max_users, max_bytes)
     return [CallPart(call, users[cut], join_ids(ids[cut])) for cut in cuts]
 
@@ -250,7 +250,3 @@ def _cuts(parts: Sequence[tuple[int, EncodedIds]], max_users: int, max_bytes: fl
         users += part_users
         size += len(ids) + 1  # the comma
     return [*cuts, slice(start, len(parts))]
-
-
-def call_of(unit: Call | CallPart) -> Call:
-    return unit.call if isinstance(unit, CallPart) else unit

@@ -22,7 +22,7 @@ from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Batching
-from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, call_of, split_calls
+from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, split_calls
 from pushsdk._core.words import count
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.pending import PendingCalls
@@ -222,7 +222,7 @@ class BatchSender:
             request.body = push_body(in_time.ids, request.content.message, request.content.custom_fields)
             verdict = verdict_of(request.attempts, Evidence(), Failure.NO_TIME)
             for unit in late:
-                self._pending.settle(call_of(unit), unit.users, verdict)
+                self._pending.settle(unit.call, unit.users, verdict)
                 sender.note_not_begun(len(unit.users), unit.deadline)
         return True
 
@@ -324,13 +324,13 @@ class BatchSender:
         self._sender.counters.splits += 1
         logger.info("a request for %s is split after HTTP %s", count(part.users), verdict.status)
         if self._sender.emit is not None:
-            calls = len({id(call_of(unit)) for unit in part.units})
+            calls = len({id(unit.call) for unit in part.units})
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=part.users, calls=calls))
 
     def _request(self, content: Content, part: BatchPart) -> BatchRequest:
         units, options, claim = part.units, content.options, None
         if options.keyed:
-            claim = call_of(units[0]).claims.for_request(content, part)
+            claim = units[0].call.claims.for_request(content, part)
         return BatchRequest(
             PUSH,
             push_body(part.ids, content.message, content.custom_fields),

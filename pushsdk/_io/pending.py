@@ -57,7 +57,7 @@ class PendingCalls:
                 # One receipt for all calls with one user: there may be thousands.
                 receipt = Receipt(users=1, attempts=verdict.attempts)
         for unit in part.units:
-            # ``call_of``, without a call.
+            # ``unit.call``, without a call.
             call = unit.call if isinstance(unit, CallPart) else unit
             users = unit.users
             if call.settle(users, verdict, None if call.duplicates or len(users) > 1 else receipt) and call.abandoned:

@@ -53,7 +53,7 @@ class SendQueue:
         self._opened: list[Batch] = []
         # The timers for the batches that are LINGERING.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
-        #: Kept while calls are pending. Set by the engine.
+        #: Kept while calls are pending. Set by ``Lifetime``.
         self.until_end: object = None
 
     async def wait_for_room(self, call: Call) -> None:

@@ -26,7 +26,7 @@ from pushsdk._core.kinds import check
 from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.results import Receipt
 from pushsdk._core.secret import Secret
-from pushsdk._core.splitting import BatchPart, CallPart, call_of
+from pushsdk._core.splitting import BatchPart, CallPart
 from pushsdk._core.user_states import UserState
 from pushsdk._io.engine import Engine
 from pushsdk._io.pending import PendingCalls
@@ -212,19 +212,19 @@ class KeyedClaim:
                 self._log.settle(request.entry, request.claimed, status)
             else:
                 request.entry.withdraw(request)
-                call_of(unit).claims.error = claim_error(None)
+                unit.call.claims.error = claim_error(None)
         self._resends = status.state is UserState.UNKNOWN
         self._verdict = verdict
 
     def _request(self, unit: Call | CallPart) -> ClaimRequest:
-        keyed: KeyedCall = call_of(unit).claims
+        keyed: KeyedCall = unit.call.claims
         keyed.has_asked, keyed.error = True, None
-        sending_until = time.time() + call_of(unit).deadline - asyncio.get_running_loop().time()
+        sending_until = time.time() + unit.call.deadline - asyncio.get_running_loop().time()
         return ClaimRequest(keyed.entry, keyed.ranges(unit.users), self._resends, sending_until)
 
     def _claimed_part(self, unit: Call | CallPart, request: ClaimRequest) -> Call | CallPart | None:
         """Return the claimed part of a unit, None if empty. Settle its other users as recorded."""
-        call = call_of(unit)
+        call = unit.call
         keyed: KeyedCall = call.claims
         if request.error is not None:
             keyed.error = claim_error(request.error)

@@ -14,7 +14,6 @@ from pushsdk._core.outcome import Attempt, Outcome, Verdict
 from pushsdk._core.splitting import (
     MessageRecord,
     Splitter,
-    call_of,
     split_calls,
 )
 
@@ -69,7 +68,7 @@ class SplittingService:
         status, outcome = 204, ACCEPTED
         if part.users > self.max_users or size_of(part) > self.max_bytes:
             status, outcome = 413, REJECTED
-        elif self.culprits & {id(call_of(segment)) for segment in part.units}:
+        elif self.culprits & {id(segment.call) for segment in part.units}:
             status, outcome = self.status, self.outcome
         attempt = Attempt(outcome=outcome, status=status, started=float(self.requests))
         return Verdict(outcome=outcome, status=status, attempts=(*part.history, attempt))
