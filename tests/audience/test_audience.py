@@ -111,17 +111,6 @@ def test_a_bad_line_is_an_error_with_its_number(tmp_path, name, content, line, t
 # -- counts and columns -----------------------------------------------------------------------------------------------
 
 
-def test_lines_are_counted_in_each_complete_reading(tmp_path):
-    audience = Audience.read(made(tmp_path, "users.txt", b"a\r\n b\r\n\n  \nc \na\n"))
-    assert audience.summary == AudienceSummary()
-    assert sorted(ids_of(audience, distinct=True)) == ["a", "b", "c"]
-    assert audience.summary == AudienceSummary(read=4, users=3, duplicates=1, blank=2, padded=2)
-    assert str(audience.summary) == "3 users, 1 duplicate, 2 blank lines, 2 with space around them"
-    next(iter(audience.ids(distinct=False)))
-    assert audience.summary.users == 3, "the last complete reading"
-    assert str(AudienceSummary(users=1_000_000, blank=1)) == "1,000,000 users, 1 blank line"
-
-
 def test_the_other_columns_of_csv_are_texts_and_empty_cells_are_left_out(tmp_path):
     audience = Audience.read(made(tmp_path, "u.csv", 'first name,user_id,n,\nAnn,a,1,x\n\n,b,"",y\nBob,a,,\n'))
     rows = [("a", {"first name": "Ann", "n": "1"}), ("b", {})]
@@ -172,13 +161,6 @@ def test_a_missing_column_is_an_error_at_once_that_lists_the_columns(tmp_path, c
         Audience.read(path, primary_key=key)
     assert text in str(excinfo.value)
     assert str(excinfo.value).startswith(f"{path}: ")
-
-
-def test_many_rows_come_in_batches(tmp_path):
-    audience = Audience.read(made(tmp_path, "u.jsonl", "".join(f'{{"user_id":{i}}}\n' for i in range(25_000))))
-    assert [len(batch) for batch in audience.ids()] == [10_000, 10_000, 5_000]
-    assert [user for batch in audience.rows() for user, _ in batch] == [str(i) for i in range(25_000)]
-    assert {len(batch) for batch in audience.rows()} == {500}
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------

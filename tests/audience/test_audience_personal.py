@@ -61,13 +61,6 @@ def test_a_mapping_is_filled_too_and_keeps_unknown_fields(audience):
     assert message["title"] == {"en": "{{ first_name | 'you' }}"}
 
 
-def test_a_message_without_placeholders_is_sent_as_it_is(audience):
-    plain = MobilePush(title={"en": "100% {1} { odd"})
-    with pytest.warns(UserWarning, match="^the message has no placeholder for the columns: all users get the same"):
-        personal = audience.personalize(plain, into="text", distinct=False)
-    assert [(push.user_ids, push.message) for push in personal] == [((user,), plain) for user in "aba"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -119,9 +119,6 @@ def test_a_column_may_have_any_name_and_a_missing_one_is_an_error_that_lists_the
         Audience.query('SELECT 1 AS "User ID", 2 AS n')
 
 
-# -- once each, in order, counted -------------------------------------------------------------------------------------
-
-
 # -- files ------------------------------------------------------------------------------------------------------------
 
 

@@ -4,19 +4,16 @@ import asyncio
 
 import aiohttp
 import pytest
-from support.shaky_claims import ShakyClaims, deliver, long
+from support.shaky_claims import ShakyClaims, deliver
 from support.virtual_time import virtual
 from support.wire_server import WireServer
 
 from pushsdk import (
     AsyncPushClient,
     ClaimStoreError,
-    Limits,
-    MobilePush,
     OutcomeUnknownError,
     Receipt,
     RetryPolicy,
-    ValidationError,
 )
 from pushsdk._core.idempotency import digest_of
 from pushsdk._core.user_states import UserState
@@ -24,24 +21,7 @@ from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
-OTHER = MobilePush(title={"en": "Other"})
 ACCEPTED, UNKNOWN = UserState.ACCEPTED, UserState.UNKNOWN
-
-
-@virtual
-async def test_a_key_with_another_payload_is_refused_every_time_and_also_if_the_call_is_split():
-    def fate(request):
-        return Fault.status(413) if len(request.user_ids) > 2 else None
-
-    service, claims, users = FakeService(then=fate), ShakyClaims(), long(*"abcdef")
-    async with service.client(claims=claims) as client:
-        await deliver(client, users)
-    async with service.client(claims=claims, limits=Limits(in_flight=1)) as client:
-        await deliver(client, users, idempotency_key="learns how much the service takes")
-        errors = await asyncio.gather(*(deliver(client, users, OTHER) for _ in range(3)))
-    assert [type(error) for error in errors] == [ValidationError] * 3
-    assert service.duplicates() == dict.fromkeys(users, 2), "one for each of the two keys"
-    assert claims.states() == [[ACCEPTED] * 6] * 2
 
 
 @virtual

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.docs import page
-from support.shaky_claims import HELLO, JOB, ShakyClaims, deliver, delivering, long, singly
+from support.shaky_claims import HELLO, JOB, ShakyClaims, deliver, delivering
 from support.virtual_time import now, virtual
 
 import pushsdk.claims
@@ -136,38 +136,6 @@ async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(advan
         advance(-15.0)
         assert not (await deliver(other)).retryable
     assert service.users() == {"user-1": 1}
-
-
-# -- users with different outcomes -----------------------------------------------------------------------------------
-
-USERS = long("accepted", "rejected", "unknown", "throttled", "unsent")
-
-
-@virtual
-async def test_a_later_delivery_sends_only_to_pending_users():
-    throttled = [Fault.status(429), Fault.status(429)]
-    unsent = [Fault.refused(), Fault.refused(), Fault.reset_after()]
-    fates = {"rejected": [Fault.status(404)], "unknown": [Fault.reset_after()], "throttled": throttled}
-    service, claims = singly({**fates, "unsent": unsent}), ShakyClaims()
-    results, states, sent = [], [], []
-    async with service.client(claims=claims, retry=ONCE) as client:
-        for _ in range(4):
-            service.requests.clear()
-            results.append(await deliver(client, USERS))
-            states.append(claims.states()[0])
-            sent.append({user for request in service.requests for user in request.user_ids})
-    # By position, in the order of the sorted ids.
-    open_, closed = [ACCEPTED, REJECTED, PENDING, UNKNOWN, PENDING], [ACCEPTED, REJECTED, ACCEPTED, UNKNOWN, UNKNOWN]
-    assert states == [open_, open_, closed, closed]
-    assert sent == [set(USERS), set(USERS[3:]), set(USERS[3:]), set()]
-    # The unsent user was first in a request that got a 413: reported by the call, but not recorded.
-    a, r, u, n = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNKNOWN, Outcome.NOT_SENT
-    outcomes = [[a, r, u, r, r], [a, r, u, r, n], [a, r, u, a, u], [a, r, u, a, u]]
-    assert [list(result.outcomes.items()) for result in results] == [
-        list(zip(USERS, outcome, strict=True)) for outcome in outcomes
-    ]
-    assert [bool(result.attempts) for result in results] == [True, True, True, False]
-    assert service.duplicates() == {}
 
 
 # -- jobs in one request -------------------------------------------------------------------------------------------

@@ -64,15 +64,6 @@ async def test_claims_expire_after_their_last_put(store):
     assert await put(store, THREE, ONE, key=late) == TWO, "the owner of the expired claim comes too late"
 
 
-async def test_records_are_returned_unchanged(store):
-    records = [b"{}", b'{"v":1,"x":"\xc3\xa9\\u0000\\n"}', b'["' + b"x" * 100_000 + b'"]']
-    claims = {KEYS[number]: claim(number, record) for number, record in enumerate(records)}
-    await store.put([Put(key, item) for key, item in claims.items()], WEEK)
-    assert await store.put([Put(key, TWO) for key in claims], WEEK) == [*claims.values()]
-    assert await store.get([*claims, KEY, *claims]) == [*claims.values(), None, *claims.values()]
-    assert await scan(store) == claims
-
-
 async def test_a_call_may_have_a_thousand_puts_and_a_scan_lists_every_claim_once(store):
     claims = {key: claim(number) for number, key in enumerate(KEYS)}
     for first in range(0, len(KEYS), 1000):

@@ -10,7 +10,6 @@ from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
     ClaimStoreError,
-    ConfigurationError,
     Outcome,
     OutcomeUnknownError,
     Receipt,
@@ -62,22 +61,6 @@ async def test_nothing_is_sent_if_the_claim_fails_and_the_next_delivery_sends(fa
     assert service.users() == {"user-1": 1}
 
 
-@virtual
-async def test_a_configuration_error_of_the_store_is_raised_and_not_retried():
-    class Foreign(ShakyClaims):
-        async def put(self, puts, ttl):
-            self.ops.append("put")
-            raise ConfigurationError("the claim store is in use by another event loop: make one for each client")
-
-    service, claims = FakeService(), Foreign()
-    async with service.client(claims=claims) as client:
-        results = [await deliver(client) for _ in range(2)]
-        await asyncio.sleep(60.0)
-    assert [type(result) for result in results] == [ConfigurationError] * 2
-    assert results[0] is not results[1]
-    assert (claims.ops, service.requests) == (["put"] * 2, [])
-
-
 class Terse(ShakyClaims):
     """A store with too few answers."""
 
@@ -100,9 +83,6 @@ async def test_nothing_is_sent_if_the_store_never_grants_the_claim(make, puts):
     async with delivering(claims=make()) as (service, claims, client):
         assert isinstance(await deliver(client), ClaimStoreError)
     assert (service.requests, len(claims.ops)) == ([], puts)
-
-
-# -- a store that is suspended ---------------------------------------------------------------------------------------
 
 
 # -- after the send ---------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import ssl
 import warnings
 
 import pytest
-import tenacity
 from support import wire_tls
 from support.wire_faults import always, hold, read_head, send, step, take, when
 from support.wire_network import closed_port, lookups
@@ -190,13 +189,6 @@ async def test_a_timeout_names_the_setting_and_has_a_timeout_error_as_its_cause(
     assert str(error).startswith(start)
     assert isinstance(error.__cause__, TimeoutError)
     assert error.__cause__.__traceback__ is None
-
-
-async def test_a_call_whose_next_wait_would_be_too_long_says_that_it_gave_up():
-    service = FakeService(Fault.status(429, headers={"Retry-After": "0"}))
-    retry = RetryPolicy(initial_delay=5.0, max_delay=5.0, throttle_delay=5.0, wait=tenacity.wait_fixed(1.0))
-    text = str(await error_of(service.client(timeout=1.5, retry=retry)))
-    assert ", 2 attempts); not retried again: the next wait would pass the deadline: total timeout 1.5 s. " in text
 
 
 async def test_a_call_whose_attempts_are_used_up_says_so():

@@ -56,6 +56,3 @@ async def test_a_call_is_retryable_for_any_of_its_users_unless_that_pushes_one_t
         (result,) = await delivered(client, key=key, times=1)
     assert type(result) is kind
     assert result.retryable is expected
-
-
-# -- what only a person can fix ---------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from pushsdk._core.errors import (
     UnexpectedResponseError,
     ValidationError,
 )
-from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH, Target
+from pushsdk._core.operations import PUSH, Target
 from pushsdk._core.outcome import Attempt, Failure, Headers, Outcome, Verdict
 from pushsdk.cli.exit import SHELL
 
@@ -57,9 +57,6 @@ def test_each_error_has_an_outcome_and_its_place_in_the_tree():
     assert issubclass(ValidationError, ValueError)
     not_sent = {ClaimStoreError, ClientClosedError, NotSentError, QueueFullError, RunInUseError}
     assert {kind for kind in KINDS if kind().retryable} == {*not_sent, RateLimitedError}
-
-
-# -- rejected ---------------------------------------------------------------------------------------------------
 
 
 # -- what the service answered ------------------------------------------------------------------------------------
@@ -114,31 +111,6 @@ def test_a_redirect_names_only_the_other_host(status, location, host):
 
 
 # -- unknown and not sent ---------------------------------------------------------------------------------------
-
-
-def test_an_unknown_campaign_advises_a_look_up_without_showing_the_id():
-    verdict = Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 502),), status=502)
-    error = error_for(verdict, target=Target(CREATE_CAMPAIGN, "https://push.example"), external_id="spring-1")
-    assert (error.status, error.external_id) == (502, "spring-1")
-    assert "(POST https://push.example/v1/campaigns); it may have been created: look it up" in str(error)
-    assert "spring" not in str(error)
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (error_for(refused(422)), "rejected-422"),
-        (
-            error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, reason=f"{Failure.RESET}: x"),))),
-            "outcome-unknown-reset",
-        ),
-        (error_for(Verdict(outcome=UNKNOWN, attempts=(tried(UNKNOWN, 500), tried(NOT_SENT)))), "outcome-unknown-500"),
-        (RunInUseError("in use"), "run-in-use"),
-    ],
-)
-def test_a_code_is_the_outcome_and_its_cause_or_else_the_class(error, code):
-    assert error.code == code
-    assert pickle.loads(pickle.dumps(error)).code == code
 
 
 @given(

@@ -159,6 +159,3 @@ def test_the_join_of_attempts_is_the_strongest(outcomes):
     verdict = verdict_of(attempts, answered(429, retry_after=2.0))
     assert (verdict.outcome, verdict.attempts, verdict.status) == (strongest, tuple(attempts), 429)
     assert (verdict.retry_after, verdict.failure) == (2.0, None)
-
-
-# -- what the service answered ------------------------------------------------------------------------------------

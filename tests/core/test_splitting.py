@@ -241,6 +241,3 @@ def test_parts_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(c
     assert all(part.users <= users for part in parts)
     # Cut by users, a part of equally long ids is over by less than one of them: see the next but one.
     assert all(size_of(part) < size + 70 or part.users == 1 for part in parts)
-
-
-# -- the rest ---------------------------------------------------------------------------------------------------

@@ -93,19 +93,6 @@ def test_so_long_without_an_acceptance_stops_the_run_whatever_its_requests_end_w
     )
 
 
-def test_each_acceptance_begins_it_anew_and_the_first_reason_stays():
-    watched = watch(max_outage=600.0)
-    for now in range(0, 6000, 500):
-        watched.settled(ACCEPTED, 1, 204, float(now))
-        watched.released(None, now + 499.0)
-    assert watched.stop_reason(6000.0) is None
-    watched.settled(UNKNOWN, 1, None, 6100.0)
-    reason = watched.stop_reason(6100.0)
-    assert reason is not None
-    watched.settled(ACCEPTED, 1, 204, 6101.0)
-    assert watched.stop_reason(1e6) == reason
-
-
 @pytest.mark.parametrize("accepted", [False, True])
 def test_a_run_never_stops_during_a_pause_but_at_a_failure_after_it_unless_a_success_comes_first(accepted):
     watched = watch(max_outage=600.0)

@@ -6,11 +6,11 @@ import random
 import pytest
 from support.wire_cases import MAJOR
 from support.wire_faults import Step, mixed
-from support.wire_judge import HELLO, Ending, Ledger
+from support.wire_judge import Ledger
 from support.wire_rig import AMONG, OWN_OR_INJECTED, client_of
 from support.wire_server import WireServer
 
-from pushsdk import Limits, Outcome, PartialError, PushError, Timeout
+from pushsdk import Limits, Outcome, Timeout
 
 WEATHERED = Timeout(total=9.0, attempt=AMONG, connect=5.0)
 USERS = [f"user-{n}" for n in range(150)]
@@ -40,30 +40,3 @@ async def test_a_safe_client_neither_loses_nor_doubles_in_bad_weather(seed, inje
     assert ledger.count[Outcome.ACCEPTED] > len(USERS) // 2
     # The retry budget: 500 tokens at 5 each or more, and one back for each first success.
     assert server.begun <= len(USERS) * 1.2 + 100
-
-
-async def push_group(client, ledger, group):
-    """One call for several users, entered user by user."""
-    try:
-        await client.send(group, HELLO)
-    except PartialError as error:
-        ledger.endings |= {user: Ending(outcome, error) for user, outcome in error.outcomes.items()}
-    except PushError as error:
-        ledger.endings |= {user: Ending(error.outcome, error) for user in error.user_ids}
-    else:
-        ledger.endings |= {user: Ending(Outcome.ACCEPTED) for user in group}
-
-
-@pytest.mark.parametrize("seed", range(20, 22))
-async def test_calls_of_shared_requests_get_the_true_outcome_of_each_user(seed):
-    draw, ledger, waiting, groups = random.Random(seed), Ledger(), list(USERS), []
-    while waiting:
-        size = draw.randint(1, 6)
-        groups.append(waiting[:size])
-        waiting = waiting[size:]
-    async with bad_weather(seed) as server, client_of(server, timeout=WEATHERED, limits=Limits(in_flight=2)) as client:
-        # In waves, so that several merged requests are in flight: a queued batch keeps filling.
-        for wave in range(0, len(groups), 7):
-            await asyncio.gather(*(push_group(client, ledger, group) for group in groups[wave : wave + 7]))
-    ledger.judge(server, USERS)
-    assert server.begun < len(groups) * 2

@@ -8,7 +8,7 @@ import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle
 from support.virtual_time import virtual
 
-from pushsdk import AuthenticationError, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy, Timeout
+from pushsdk import AuthenticationError, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
 
 
 class StoreError(Exception):
@@ -26,10 +26,6 @@ async def raises_later():
 
 def has_a_bug():
     return "key" + 1
-
-
-async def hangs():
-    return await asyncio.get_running_loop().create_future()
 
 
 async def cancelled():
@@ -87,18 +83,3 @@ async def test_a_401_that_the_caller_reads_as_unknown_is_not_repeated_with_a_rot
         with pytest.raises(OutcomeUnknownError):
             await client.send("a", MESSAGE)
     assert service.users() == {"a": 1}
-
-
-@pytest.mark.parametrize("patience", [Timeout(total=1.0), Timeout(total=1.0, attempt=0.3)])
-@virtual
-async def test_a_callable_that_hangs_makes_the_call_not_sent_within_the_deadline(patience):
-    service = FakeService()
-    async with client_of(service, api_key=hangs) as client:
-        before = asyncio.get_running_loop().time()
-        with pytest.raises(
-            NotSentError, match=r"callable failed: it did not return within the (total|attempt) timeout "
-        ) as told:
-            await client.send("a", MESSAGE, timeout=patience)
-        assert "Raise the timeout" not in str(told.value)
-        assert asyncio.get_running_loop().time() <= before + 1.01
-        assert idle(client)

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, refused, start, titled
+from support.fake_service import FakeService, answer, client_of, idle, outcome_of, refused, start, titled
 from support.throttling import Bucket
 from support.virtual_time import now, virtual
 
-from pushsdk import NotSentError, Outcome, Rate, RetryPolicy, Timeout
+from pushsdk import Outcome, Rate, RetryPolicy, Timeout
 
 
 @virtual
@@ -18,20 +18,6 @@ async def test_requests_per_second_spaces_requests_and_retries_out():
         before = now()
         await asyncio.gather(*(client.send("a", titled(number)) for number in range(4)))
     assert [request.started - before for request in service.requests] == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
-
-
-@virtual
-async def test_a_call_that_the_rate_keeps_beyond_its_deadline_was_not_sent_and_costs_no_rate():
-    service = FakeService()
-    async with client_of(service, rate=Rate(requests_per_second=1.0)) as client:
-        before = now()
-        await client.send("a", MESSAGE)
-        with pytest.raises(NotSentError):
-            await client.send("b", MESSAGE, timeout=0.5)
-        assert now() <= before + 0.55
-        await client.send("c", MESSAGE)
-        assert idle(client)
-    assert service.requests[1].started == pytest.approx(before + 1.0)
 
 
 @pytest.mark.parametrize("retry_after", [None, 1])

@@ -116,18 +116,3 @@ async def test_a_retried_success_gives_back_what_its_last_retry_cost_and_a_first
     async with client_of(FakeService(*behaviors), retry_tokens=tokens) as client:
         await outcome_of(client.send("a", MESSAGE))
         assert client.stats().retry_tokens == left
-
-
-@virtual
-async def test_in_an_outage_retries_are_paid_from_the_budget_and_then_fail_at_once():
-    service = FakeService(then=refused())
-    async with client_of(service) as client:
-        for number in range(200):
-            before = now()
-            error = await outcome_of(client.send(f"user-{number}", MESSAGE))
-        assert now() == before
-        assert "budget" in str(error)
-        # Nothing was sent, but connecting is load as well: a retry costs 14 of the 500 tokens.
-        assert client.stats().retries == 35
-        assert client.stats().retry_tokens == 500 - 35 * 14
-    assert len(service.requests) == 235

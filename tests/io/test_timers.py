@@ -19,24 +19,6 @@ class Item:
         self.ends.append((now(), reason))
 
 
-def timers():
-    return len(asyncio.get_running_loop().timers)
-
-
-@virtual
-async def test_what_is_removed_while_a_late_loop_reads_does_not_expire():
-    loop = asyncio.get_running_loop()
-    keeper, read, unread = TimerWheel(loop), Item(), Item()
-    tick = keeper.add(read, now() + 1.0)
-    keeper.add(unread, now() + 1.0)
-    loop.jump(60.0)
-    await turns(2)
-    keeper.remove(read, tick)
-    await turns(5)
-    assert (read.ends, len(unread.ends)) == ([], 1)
-    keeper.close()
-
-
 @virtual
 async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expires():
     loop = asyncio.get_running_loop()

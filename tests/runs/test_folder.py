@@ -5,10 +5,10 @@ import os
 from shutil import copyfile
 
 import pytest
-from support.fake_service import MESSAGE, OTHER, FakeService, client_of
+from support.fake_service import MESSAGE, FakeService, client_of
 from support.virtual_time import virtual
 
-from pushsdk import Batching, Outcome, PushRequest, RunFileError, RunPlanError, read_report
+from pushsdk import Batching, Outcome, RunFileError, RunPlanError, read_report
 from pushsdk._runs import folder
 from pushsdk._runs.run_file.journal import Journal
 
@@ -47,27 +47,6 @@ async def test_a_folder_is_planned_at_once_and_sent_by_file(tmp_path):
     assert sorted(user for users in whole.pushed().ids() for user in users) == sorted(USERS)
     whole.write_csv(text := io.StringIO())
     assert text.getvalue().count("ACCEPTED") == 10
-
-
-@virtual
-async def test_a_request_has_its_message_in_every_file(tmp_path):
-    service = FakeService()
-    requests = [PushRequest(user_ids=[user], message=OTHER if user == "u7" else MESSAGE) for user in USERS]
-    async with client_of(service) as client:
-        await client.send_each(requests, run=tmp_path / "plan", parts=4)
-    await send(tmp_path, service)
-    assert [push.user_ids for push in service.requests if push.message["title"] == OTHER["title"]] == [("u7",)]
-    assert pushed(service) == sorted(USERS)
-
-
-@virtual
-async def test_the_same_users_continue_a_folder_and_others_are_an_error(tmp_path):
-    await plan(tmp_path)
-    files = sorted(os.listdir(tmp_path))
-    await plan(tmp_path, USERS[::-1], parts=8)
-    assert sorted(os.listdir(tmp_path)) == files
-    with pytest.raises(RunPlanError, match="planned for 10 users, and this call has 9 users"):
-        await plan(tmp_path, USERS[:9])
 
 
 @pytest.mark.parametrize("seals", range(4))

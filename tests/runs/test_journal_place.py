@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import stat
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,20 +41,6 @@ def nobody(folder):
 
 
 # -- paths and permissions --------------------------------------------------------------------------------------------
-
-
-def test_a_run_file_is_private_from_its_first_byte(tmp_path, monkeypatch):
-    modes, plain = [], os.open
-
-    def watched(path, flags, mode=0o777):
-        file = plain(path, flags, mode)
-        if flags & os.O_EXCL:
-            modes.append(stat.S_IMODE(os.fstat(file).st_mode))
-        return file
-
-    monkeypatch.setattr(os, "open", watched)
-    make_run(tmp_path / "a.run").close()
-    assert modes == [0o600]
 
 
 def test_a_path_that_is_too_long_for_sqlite_is_refused(tmp_path):

@@ -59,14 +59,6 @@ def test_no_request_is_begun_later_by_any_call(end, pause, script, in_flight, re
     assert {row.reason for row in rows} <= {f"not to be sent after {last:%Y-%m-%d %H:%M:%S} UTC"}
 
 
-async def test_an_earlier_bound_of_a_resume_holds_and_a_later_one_does_not(tmp_path):
-    async with client_of(service := FakeService(), batching=Batching(max_users=1)) as client:
-        await client.broadcast(USERS, MESSAGE, run=tmp_path / "a.run", limit=1, not_after=moment(now() + 99))
-        report = await client.resume(tmp_path / "a.run", not_after=moment(now()))
-        assert (report.stopped_by, report.accepted) == ("not_after", 1)
-        assert (await client.resume(tmp_path / "a.run")).accepted == len(service.sent) == 12
-
-
 @pytest.mark.parametrize("wrong", ["18:00", datetime(2026, 11, 28), 1.8e9, math.inf])
 async def test_the_bound_has_a_zone(wrong):
     async with client_of(FakeService()) as client:

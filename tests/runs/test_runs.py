@@ -16,8 +16,6 @@ from support.fake_service import (
     fails,
     hang,
     refused,
-    reset_after,
-    reset_before,
     start,
 )
 from support.virtual_time import turns, virtual
@@ -272,28 +270,6 @@ async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled():
 
 
 # -- lost answers, failures and rejections ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("first", "then", "on_unknown", "expected", "stopped_by"),
-    [
-        pytest.param(reset_after(), answer(), "skip", (0, 4, 0, 1), None, id="skipped"),
-        pytest.param(reset_after(), answer(), "resend", (4, 0, 4, 2), None, id="resent"),
-        pytest.param(reset_after(), answer(400), "resend", (0, 4, 4, 2), None, id="rejected later, and not split"),
-        pytest.param(reset_before(), reset_before(), "resend", (0, 4, 4, 4), None, id="lost every time"),
-        pytest.param(reset_before(), answer(401), "resend", (0, 4, 4, 2), "refused", id="stopped"),
-    ],
-)
-@virtual
-async def test_a_lost_answer_leaves_users_unknown_until_a_resend_is_accepted(
-    first, then, on_unknown, expected, stopped_by
-):
-    service = FakeService(first, then=then)
-    async with client_of(service, batching=SMALL) as client:
-        report = await client.broadcast(users(4), MESSAGE, on_unknown=on_unknown, stop_policy=NO_BRAKE)
-        stats = client.stats()
-    assert (report.accepted, report.unknown, report.resent, len(service.sent)) == expected
-    assert (stats.accepted, stats.unknown, report.stopped_by) == (report.accepted, report.unknown, stopped_by)
 
 
 @virtual
