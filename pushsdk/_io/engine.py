@@ -1,7 +1,7 @@
 """One client's parts in its event loop: made at its first use, shared with the clients that ``with_options`` returns.
 
 Calls share batches (``queue``), which are sent as requests (``batch_sender``, ``sender``) over aiohttp (``transport``,
-``fast_post``). ``lifetime`` makes the engine, and ends it.
+``fast_post``). ``work`` has the calls and runs that have not ended. ``lifetime`` makes the engine, and ends it.
 """
 
 import asyncio

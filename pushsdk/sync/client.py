@@ -59,7 +59,7 @@ def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall[Re
     if engine is None or not isinstance(end, (Receipt, PushError)):
         return
     users = (user_ids,) if isinstance(user_ids, str) else tuple(dict.fromkeys(user_ids))
-    outcomes = {end.outcome if isinstance(end, PushError) else Outcome.ACCEPTED: users}
+    outcomes = {end.outcome: users}
     if isinstance(end, PartialError):
         outcomes = {outcome: ids for outcome in Outcome if (ids := end.users(outcome))}
     for outcome, ids in outcomes.items():
