@@ -57,7 +57,7 @@ async def broadcast(
 ) -> BroadcastReport:
     """See ``AsyncPushClient.broadcast``."""
     if not isinstance(user_ids, (Audience, AsyncIterable)):
-        iterable("user_ids", user_ids, "an iterable of ids, or an Audience, such as Audience.read('users.csv')")
+        iterable("user_ids", user_ids, "a list or other iterable of ids, or for example Audience.read('users.csv')")
     check("dedupe", dedupe, bool)
     encoded, fields = broadcast_content(user_ids, message, custom_fields)
     header = _header(
