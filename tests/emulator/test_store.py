@@ -57,6 +57,16 @@ def test_the_largest_inbox_is_trimmed_first(make):
     assert store.totals()["users"] == 2
 
 
+def test_a_page_reads_its_users_only(store, box):
+    put(store, push(box, "", *(f"u{number}" for number in range(5000))))
+    steps = []
+    with store.open().reading() as db:
+        db.set_progress_handler(lambda: steps.append("a thousand"), 1000)
+    page = store.received(box, after="u100", limit=2)
+    assert ([user.user_id for user in page], len(steps) < 5) == (["u101", "u102"], True)
+    assert len(store.received(box)) == 5001
+
+
 # Resets
 
 

@@ -223,7 +223,9 @@ class Store:
 
         Pushes are equal if `PushBody.digest` is: equal message and custom fields, in one request or several.
         """
-        values = (inbox.id, like, like, *_key(after))
+        # The whole list begins before the empty id, which pages leave out.
+        start = ("", -1, "") if limit is None else _key(after)
+        values = (inbox.id, like, like, *start)
         with self.open().reading() as db, closing(db.execute(_SQL["received"], values)) as rows:
             counts = ((user, [times for _, times in group]) for user, group in groupby(rows, itemgetter(0)))
             users = (UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same)
