@@ -34,10 +34,11 @@ def run_files(run: Path) -> list[Path]:
             if journal.notes.ended is None:
                 return [run / PLAN]  # nothing was sent
             parts = journal.header.parts
-    return _planned_files(run, parts) if parts else _unplanned_files(run)
+    return planned_files(run, parts) if parts else _unplanned_files(run)
 
 
-def _planned_files(run: Path, parts: int) -> list[Path]:
+def planned_files(run: Path, parts: int) -> list[Path]:
+    """Return a split plan's run files. Raises RunPlanError if some are missing."""
     files = _files(run, parts)
     _check_whole(run, sum(map(os.path.exists, files)), parts)
     return files

@@ -4,6 +4,7 @@ A child gets its job from a pipe, and tells its progress there twice a second: s
 """
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -40,6 +41,8 @@ Children = dict[Any, BaseProcess]
 @contextmanager
 def waiting_processes(number: int) -> Iterator[Children]:
     """Start processes that wait for their job. Those that are left at the end are killed."""
+    import pushsdk._io.retrying  # noqa: F401 - or each process has to at its first request
+
     # A fork has all modules, which an interpreter takes 0.3 s of CPU time to load. With threads a fork is not safe, and
     # neither is it on other systems than Linux.
     context: Any = get_context("fork" if len(glob("/proc/self/task/*")) == 1 else "spawn")
@@ -138,6 +141,7 @@ def _totals(states: Collection[Progress]) -> Iterator[Progress]:
 
 def _wait_and_send(pipe: Any, others: Iterable[Any]) -> None:
     """Wait for a job from the parent, and send its files."""
+    gc.freeze()  # a collection would copy the pages that the parent shares
     for number in (signal.SIGINT, *HANGUP):  # the parent passes them on
         signal.signal(number, signal.SIG_IGN)
     for other in others:  # with a copy of these, no child would notice its parent's end

@@ -29,7 +29,7 @@ from pushsdk._core.outcome import Failure
 from pushsdk._core.words import count
 from pushsdk._io.files import folder_objection
 from pushsdk._runs.api import broadcast_content
-from pushsdk._runs.folder import PLAN, check_plan, run_files
+from pushsdk._runs.folder import PLAN, check_plan, planned_files
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.planner import Planner
 from pushsdk._runs.report import write_rows
@@ -459,7 +459,7 @@ def _in_processes(
                 )
             return result
         with closing(Journal.open(run / PLAN, write=True)) as planned:
-            parts = [pushsdk.read_report(file) for file in run_files(run)]
+            parts = [pushsdk.read_report(file) for file in planned_files(run, planned.header.parts)]
             code = await send_folder(
                 children, parts, settings, given, show, lambda: stop.is_set() or planned.stopped_by(begun)
             )
