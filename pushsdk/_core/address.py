@@ -14,7 +14,10 @@ EXPOSED = "a proxy would read the Api-Key of plain http: use https, or set allow
 _MISSING = {
     ("base_url",): "no base_url: pass it, or set PUSHSDK_BASE_URL",
     ("api_key",): "no api_key: pass it, or set PUSHSDK_API_KEY",
-    ("base_url", "api_key"): "no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and PUSHSDK_API_KEY",
+    ("base_url", "api_key"): (
+        "no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and PUSHSDK_API_KEY; for a local service, "
+        "pushsdk emulator prints both"
+    ),
 }
 _is_enclosed = re.compile(r"""["'\s].*|.*\s""", re.DOTALL).fullmatch
 _STRIP = "strip the quotation marks or white space around it"

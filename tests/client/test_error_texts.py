@@ -53,7 +53,8 @@ def answering(status, **options):
     ("make", "message", "text"),
     [
         (lambda: AsyncPushClient(), MESSAGE, (
-            "no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and PUSHSDK_API_KEY"
+            "no base_url and no api_key: pass them, or set PUSHSDK_BASE_URL and PUSHSDK_API_KEY; for a local service, "
+            "pushsdk emulator prints both"
         )),
         (lambda: AsyncPushClient("https://push.example"), MESSAGE, "no api_key: pass it, or set PUSHSDK_API_KEY"),
         (lambda: AsyncPushClient("https://push.example/v1/push", "key"), MESSAGE, (
