@@ -251,7 +251,7 @@ def aliases() -> dict[str, str]:
     """Return the types that the page shows instead of their names in the source."""
     assignments = [node for node in ast.walk(source_of("pushsdk._core.models")) if isinstance(node, ast.Assign)]
     values = [(ast.unparse(node.targets[0]), ast.unparse(node.value)) for node in assignments]
-    documented = {name: value for name, value in values if value.startswith("Literal[")}
+    documented = {name: value for name, value in values if value.startswith("Literal[") or " | " in value}
     return {**documented, r"UntypedMapping\[\w+\]": "Mapping[str, Any]", "CollectionNotStr": "Collection[str]"}
 
 

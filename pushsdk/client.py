@@ -39,15 +39,11 @@ from pushsdk._core.hints import check_options, warn_of_milliseconds
 from pushsdk._core.kinds import Delay, check, check_seconds, check_values, must_be
 from pushsdk._core.models import (
     UNSET,
+    AnyCampaign,
+    AnyMessage,
+    AnyRequest,
     CampaignCreated,
-    CampaignDict,
-    CampaignRequest,
     CollectionNotStr,
-    MobilePush,
-    MobilePushDict,
-    PushRequest,
-    PushRequestDict,
-    UntypedMapping,
 )
 from pushsdk._core.operations import CREATE_CAMPAIGN
 from pushsdk._core.outcome import Failure, Outcome
@@ -216,7 +212,7 @@ class AsyncPushClient(ClientViews):
     async def send(
         self,
         user_ids: str | Iterable[str],
-        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
+        message: AnyMessage,
         *,
         custom_fields: Mapping[str, Any] | None = None,
         timeout: Timeout | Seconds | None = None,
@@ -280,7 +276,7 @@ class AsyncPushClient(ClientViews):
     def submit(
         self,
         user_id: str,
-        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
+        message: AnyMessage,
         *,
         custom_fields: Mapping[str, Any] | None = None,
         timeout: Timeout | Seconds | None = None,
@@ -313,7 +309,7 @@ class AsyncPushClient(ClientViews):
 
     async def create_campaign(
         self,
-        request: CampaignRequest | CampaignDict | UntypedMapping[CampaignDict],
+        request: AnyCampaign,
         *,
         timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
@@ -374,7 +370,7 @@ class AsyncPushClient(ClientViews):
     async def broadcast(
         self,
         user_ids: CollectionNotStr | Iterator[str] | AsyncIterable[str] | Audience,
-        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
+        message: AnyMessage,
         *,
         custom_fields: Mapping[str, Any] | None = None,
         run: str | os.PathLike[str] | None = None,
@@ -420,8 +416,7 @@ class AsyncPushClient(ClientViews):
 
     async def send_each(
         self,
-        requests: Iterable[PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]]
-        | AsyncIterable[PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]],
+        requests: Iterable[AnyRequest] | AsyncIterable[AnyRequest],
         *,
         run: str | os.PathLike[str] | None = None,
         stop: asyncio.Event | None = None,

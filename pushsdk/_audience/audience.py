@@ -27,7 +27,7 @@ from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_in, damage_of, damage_text
 from pushsdk._core.errors import Advice, ValidationError, warn_caller
 from pushsdk._core.kinds import Count, Rule, check, check_arguments
-from pushsdk._core.models import UNSET, MobilePush, MobilePushDict, PushRequest, UntypedMapping
+from pushsdk._core.models import UNSET, AnyMessage, PushRequest
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
 from pushsdk._io.files import check_path
@@ -218,7 +218,7 @@ class Audience(BatchSource):
 
     def personalize(
         self,
-        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
+        message: AnyMessage,
         *,
         into: Literal["custom_fields", "text", "both"] = "custom_fields",
         custom_fields: Mapping[str, Any] | None = None,
@@ -296,7 +296,7 @@ class Personalized(BatchSource):
     """Requests made from audience rows. Each iteration is a new reading."""
 
     _audience: Audience
-    _message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict]
+    _message: AnyMessage
     _into: str
     _custom_fields: Mapping[str, Any] | None
     _distinct: bool

@@ -382,3 +382,6 @@ class AnnotateTheDictAs(Generic[T]):
 # Beside a TypedDict, Mapping[str, Any] would accept every dict literal, and a misspelled name with it.
 UntypedMapping = Mapping[str, AnnotateTheDictAs[T]]
 """A mapping whose values have the type ``Any``, such as a message from ``json.load``."""
+AnyMessage = MobilePush | MobilePushDict | UntypedMapping[MobilePushDict]
+AnyCampaign = CampaignRequest | CampaignDict | UntypedMapping[CampaignDict]
+AnyRequest = PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pushsdk._core.damage import warn_of_damage
 from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import check, must_be
-from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
+from pushsdk._core.models import AnyMessage
 from pushsdk._core.policy import warn_of_unused
 from pushsdk._core.results import DrainReport
 from pushsdk._core.secret import sealed
@@ -33,7 +33,7 @@ DRAIN = 30.0
 
 def push_batches(
     batches: Iterable[pa.RecordBatch],
-    message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
+    message: AnyMessage,
     *,
     run: str,
     claims: Callable[[], ClaimStore],

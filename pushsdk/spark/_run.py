@@ -20,7 +20,7 @@ from pushsdk._core.damage import warn_of_damage
 from pushsdk._core.errors import ConfigurationError, PushError, ValidationError
 from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import Count, check
-from pushsdk._core.models import MobilePush, MobilePushDict, UntypedMapping
+from pushsdk._core.models import AnyMessage
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
@@ -69,7 +69,7 @@ _MISSING_MODULE = re.compile(
 
 def broadcast(
     df: "DataFrame",
-    message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
+    message: AnyMessage,
     run_dir: str | os.PathLike[str],
     *,
     primary_key: str = "user_id",

@@ -19,17 +19,7 @@ from pushsdk._core.errors import PartialError, PushError
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.hints import check_options, warn_of_milliseconds
 from pushsdk._core.kinds import Delay, check, check_seconds
-from pushsdk._core.models import (
-    CampaignCreated,
-    CampaignDict,
-    CampaignRequest,
-    CollectionNotStr,
-    MobilePush,
-    MobilePushDict,
-    PushRequest,
-    PushRequestDict,
-    UntypedMapping,
-)
+from pushsdk._core.models import AnyCampaign, AnyMessage, AnyRequest, CampaignCreated, CollectionNotStr
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
@@ -210,7 +200,7 @@ class PushClient(ClientViews):
     def send(
         self,
         user_ids: str | Iterable[str],
-        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
+        message: AnyMessage,
         *,
         custom_fields: Mapping[str, Any] | None = None,
         timeout: Timeout | Seconds | None = None,
@@ -246,7 +236,7 @@ class PushClient(ClientViews):
 
     def create_campaign(
         self,
-        request: CampaignRequest | CampaignDict | UntypedMapping[CampaignDict],
+        request: AnyCampaign,
         *,
         timeout: Timeout | Seconds | None = None,
         retry: RetryPolicy | None = None,
@@ -271,7 +261,7 @@ class PushClient(ClientViews):
     def broadcast(
         self,
         user_ids: CollectionNotStr | Iterator[str] | Audience,
-        message: MobilePush | MobilePushDict | UntypedMapping[MobilePushDict],
+        message: AnyMessage,
         *,
         custom_fields: Mapping[str, Any] | None = None,
         run: str | os.PathLike[str] | None = None,
@@ -312,7 +302,7 @@ class PushClient(ClientViews):
 
     def send_each(
         self,
-        requests: Iterable[PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]],
+        requests: Iterable[AnyRequest],
         *,
         run: str | os.PathLike[str] | None = None,
         stop: threading.Event | None = None,
