@@ -203,6 +203,7 @@ def test_another_error_is_raised_with_a_note_about_the_fault(inbox, error, has_n
     ],
 )
 def test_every_fault_must_fire(inbox, send, faults, users, text):
+    send("eve")
     context = inbox.faults(faults, seed=1) if isinstance(faults, str) else inbox.fault(*faults)
     with pytest.raises(AssertionError) as failed, context:
         for user in users:
@@ -243,11 +244,16 @@ def test_a_wrong_argument_is_an_error_with_the_rule(inbox, call, text):
 # -- the thread -----------------------------------------------------------------------------------------------------
 
 
-def test_entering_raises_the_error_of_opening_the_emulator_and_leaves_no_thread(host):
-    before = threading.active_count()
+def test_entering_raises_the_error_of_opening_and_no_thread_is_left(host):
+    def services():
+        return sum(thread.name == "pushsdk-emulator" for thread in threading.enumerate())
+
+    before = services()
     with (
         pytest.raises(OSError, match="in use"),
         EmulatorThread(Emulator(port=int(host.emulator.url.rpartition(":")[2]))),
     ):
         raise AssertionError("it opened")
-    assert threading.active_count() == before
+    with EmulatorThread(Emulator()):
+        assert services() == before + 1
+    assert services() == before
