@@ -353,12 +353,12 @@ async def test_clients_that_share_a_rate_keep_it_from_the_first_request_on(perso
         return answer()
 
     async def work(place):
-        share = Share(users_per_second=100.0 / 64, index=place, count=64)
+        share = Share(users_per_second=100.0 / 16, index=place, count=16)
         await send(FakeService(then=then), users=50, personal=personal, rate=share)
 
-    await asyncio.gather(*map(work, range(64)))
+    await asyncio.gather(*map(work, range(16)))
     # A hundred users in a second, and one request more than that, at any time.
     size = 10 if personal is None else 1
     for number, at in enumerate(sent):
         assert (number + 1) * size <= 100 * at + size + 0.5, at
-    assert now() == pytest.approx(64 * 50 / 100, abs=0.5)
+    assert now() == pytest.approx(16 * 50 / 100, abs=0.5)

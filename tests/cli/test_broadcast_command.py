@@ -298,7 +298,7 @@ def status_of_run(command):
     return json.loads(command("status 'my run' --json").out)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_one_signal_waits_for_the_requests_in_flight(sending, service, command, number):
     with sending(Fault.delay(0.2)) as process:
         process.send_signal(number)
