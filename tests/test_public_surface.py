@@ -192,8 +192,3 @@ def test_an_editor_shows_a_text_for_every_option():
 def test_every_public_name_is_used_in_the_typing_test(package):
     used = re.findall(r"\w+", (HERE / "typing" / "api.py").read_text())
     assert {*package.__all__} - {*used} == set()
-
-
-def test_the_package_says_that_it_is_typed():
-    assert (Path(pushsdk.__file__).parent / "py.typed").exists()
-    assert re.fullmatch(r"\d+\.\d+\.\d+([ab].*)?", pushsdk.__version__)

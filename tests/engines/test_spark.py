@@ -292,21 +292,15 @@ def test_a_column_without_a_form_in_json_is_an_error(audience, send):
         send(df, HELLO, personal="custom_fields", fields=["photos"])
 
 
-@pytest.mark.parametrize("df", [None, [{"user_id": "a"}]])
-def test_a_value_that_is_not_a_frame_is_an_error(send, df):
-    with pytest.raises(ValidationError, match="df must be a DataFrame of Spark"):
-        send(df, HELLO)
-
-
-def test_a_stream_is_refused(spark, send):
+def test_a_wrong_argument_is_an_error(spark, audience, send):
+    for df in (None, [{"user_id": "a"}]):
+        with pytest.raises(ValidationError, match="df must be a DataFrame of Spark"):
+            send(df, HELLO)
     with pytest.raises(ValidationError, match="df is a stream"):
         send(spark.readStream.format("rate").load(), HELLO)
-
-
-@pytest.mark.parametrize("tasks", [0, True])
-def test_tasks_are_a_whole_number(audience, send, tasks):
-    with pytest.raises(ConfigurationError, match="tasks must be a whole number"):
-        send(audience(1), HELLO, tasks=tasks)
+    for tasks in (0, True):
+        with pytest.raises(ConfigurationError, match="tasks must be a whole number"):
+            send(audience(1), HELLO, tasks=tasks)
 
 
 def test_an_error_of_the_frame_is_raised_unchanged(audience, send):

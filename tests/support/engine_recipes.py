@@ -9,6 +9,7 @@ import duckdb
 from pushsdk.emulator import Fault
 from support.docs import MODULES
 from support.engine_lab import kill, processes
+from support.programs import address_of
 
 HANGS = 300
 
@@ -28,8 +29,7 @@ def recipe(name, folder, service, *, users, changed):
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(folder), os.environ["PYTHONPATH"]]),
         "RUN_DIR": str(folder / "run"),
-        "PUSHSDK_BASE_URL": service.base_url,
-        "PUSHSDK_API_KEY": service.api_key,
+        **address_of(service),
         # Ray sends no usage statistics, and writes no token to the home.
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_MODE": "disabled",

@@ -14,6 +14,11 @@ ROOT = Path(pushsdk.__file__).parents[1]
 HANGS = 300
 
 
+def address_of(service):
+    """Return the environment variables by which programs find the service."""
+    return {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key}
+
+
 class ProgramResult(NamedTuple):
     """The exit code and the output of a program."""
 

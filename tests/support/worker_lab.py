@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.testing.inbox import EmulatorThread
 from support.docs import MODULES
+from support.programs import address_of
 from support.worker_frameworks import required
 
 ROOT = Path(__file__).parents[2]
@@ -67,8 +68,7 @@ def _life(name, folder, redis_url, emulator, *, jobs, changed=_impatient_and_alo
     environment |= {
         "PYTHONPATH": os.pathsep.join([str(folder), str(APPS), str(ROOT)]),
         "REDIS_URL": redis_url,
-        "PUSHSDK_BASE_URL": emulator.base_url,
-        "PUSHSDK_API_KEY": emulator.api_key,
+        **address_of(emulator),
     }
     with Redis.from_url(redis_url) as redis:
         asyncio.run(framework.enqueue(redis_url, jobs))

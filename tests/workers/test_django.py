@@ -5,7 +5,7 @@ import re
 
 import pytest
 from support.docs import page
-from support.programs import run_python
+from support.programs import address_of, run_python
 from support.worker_frameworks import installed
 from support.worker_lab import MODULES, ROOT
 
@@ -51,8 +51,7 @@ class Project:
 
     def run(self, *command, variables=True):
         """Run a module in the folder of the project, and return what it printed."""
-        service = {"PUSHSDK_BASE_URL": self.emulator.base_url, "PUSHSDK_API_KEY": self.emulator.api_key}
-        environ = self._environment | (service if variables else {})
+        environ = self._environment | (address_of(self.emulator) if variables else {})
         ended = run_python("-m", *command, cwd=self._folder, **environ)
         assert ended.code == 0, ended
         return ended.out + ended.err

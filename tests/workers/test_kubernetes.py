@@ -12,6 +12,7 @@ import time
 import aiohttp
 import pytest
 from support.docs import MODULES, ROOT, page
+from support.programs import address_of
 from support.servers import free_port
 
 from pushsdk.emulator import Emulator, Fault
@@ -30,11 +31,10 @@ def service():
 
 
 def start(command, folder, service, **more):
-    environment = {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, *command],
         cwd=folder,
-        env=os.environ | environment | more,
+        env=os.environ | address_of(service) | {"PYTHONPATH": str(ROOT)} | more,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -10,6 +10,7 @@ import pytest
 from support.docs import MODULES, ROOT
 from support.engine_oracle import oracle
 from support.kill_judge import verdict
+from support.programs import address_of
 from support.servers import Server, free_port
 from support.worker_frameworks import installed
 
@@ -47,8 +48,7 @@ def test_a_flow_that_fails_is_killed_and_starts_anew_pushes_to_each_user_once(tm
     (tmp_path / "prefect_flow.py").write_text(hastily.replace("import Audience", "import Batching, Limits, Audience"))
     (tmp_path / "users.csv").write_text("user_id\n" + "".join(f"user-{number}\n" for number in range(USERS)))
     with oracle() as service:
-        mine = {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key}
-        env = {**prefect, **mine, "RUNS": str(tmp_path), "USERS": "users.csv"}
+        env = {**prefect, **address_of(service), "RUNS": str(tmp_path), "USERS": "users.csv"}
 
         def flow():
             return subprocess.Popen([sys.executable, "prefect_flow.py", "2026-11-28"], cwd=tmp_path, env=env)

@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 from support.docs import MODULES, ROOT, page
 from support.kill_judge import verdict
+from support.programs import address_of
 from support.service_thread import wait_until
 
 from pushsdk.emulator import Emulator, Fault
@@ -53,8 +54,7 @@ async def test_relays_that_are_killed_push_no_row_twice_and_lose_none(db, postgr
     dice = random.Random(1)
     with EmulatorThread(Emulator(faults=[Fault.delay(0.05)], keep=2 * ROWS)) as host:
         emulator = host.emulator
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "DATABASE_URL": postgres_url}
-        environment |= {"PUSHSDK_BASE_URL": emulator.base_url, "PUSHSDK_API_KEY": emulator.api_key}
+        environment = {**os.environ, **address_of(emulator), "PYTHONPATH": str(ROOT), "DATABASE_URL": postgres_url}
 
         def start():
             return subprocess.Popen([sys.executable, str(tmp_path / "outbox_relay.py")], env=environment)
