@@ -26,7 +26,7 @@ LEFT_OUT = ("submit", "batch", "closed")
 # What belongs to a loop.
 OTHER_TYPES = {
     " | AsyncIterable[str]": "",
-    " | AsyncIterable[PushRequest | PushRequestDict | UntypedMapping[PushRequestDict]]": "",
+    " | AsyncIterable[AnyRequest]": "",
     "asyncio.Event": "threading.Event",
 }
 
