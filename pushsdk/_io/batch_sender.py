@@ -103,13 +103,12 @@ class BatchSender:
 
     def launch(self, batch: Batch, part: BatchPart) -> bool:
         """Write the batch's request at once, if that needs no await. It has taken over the slot then."""
-        sender = self._sender
+        sender, content = self._sender, batch.content
         observer = sender.observer
         # The span of merged calls is current in a task.
-        is_watched = observer is not None and len(batch.calls) > 1
-        if is_watched or sender.needs_steps(batch.content.api_key, batch.content.options):
+        if sender.needs_steps(content.api_key, content.options) or (observer is not None and len(batch.calls) > 1):
             return False
-        request = batch.request = self._request(batch.content, part)
+        request = batch.request = self._request(content, part)
         flight, times = sender.open(request), sender.limiter.times
         # If its time may be short, ``run`` looks again.
         if flight.started + times.likely >= request.deadline:
@@ -118,9 +117,11 @@ class BatchSender:
             # A copy, as the batch may be dispatched in its context.
             flight.span = batch.context.copy().run(partial(observer.attempt, PUSH, part.users, 0, first=True))
         respond = partial(batch.context.run, self.land, batch)
-        flight.connection = sender.transport.fast.begin(request, respond)
-        if flight.connection is None:
+        fast = sender.transport.fast
+        connection = fast.reserve(request.body)
+        if connection is None or not fast.start(connection, request, respond):
             return False
+        flight.connection = connection
         flight.sent = flight.started
         times.sent(flight.started)
         sender.counters.requests += 1

@@ -473,11 +473,6 @@ class FastPost:
         """Return an idle connection for this body, if there is one: call ``start``, else ``release``."""
         return self._take_idle() if self.takes(body) else None
 
-    def begin(self, request: ApiRequest, respond: Callable[[bool], None]) -> HttpConnection | None:
-        """Reserve a connection and ``start``. Return it, or None if the request is not begun."""
-        connection = self.reserve(request.body)
-        return connection if connection is not None and self.start(connection, request, respond) else None
-
     def start(self, connection: HttpConnection, request: ApiRequest, respond: Callable[[bool], None]) -> bool:
         """Write the request at once on a reserved connection. Return False if the connection is stale.
 
