@@ -679,6 +679,19 @@ RUNS = [
         "tests/kills/test_campaigns.py::test_a_run_survives_its_kills",
     ),
     Bug(
+        "an answer is recorded before a claim that was made before it",
+        "_runs.log:RunFileLog._add",
+        """
+            group, (start, stop, status) = self._group(), event
+            for number, (first, end, same) in enumerate(group.events):
+                if end == start and same == status:
+                    group.events[number] = (first, stop, status)
+                    return group
+            return original(self, event)
+        """,
+        "tests/runs/test_group_commit.py",
+    ),
+    Bug(
         "users are pushed to although their claim could not be written",
         "_runs.log:RunFileLog.claim",
         """

@@ -110,8 +110,17 @@ class RunFileLog:
         return waiter
 
     def _add(self, event: Event) -> _Group:
-        group = self._group()
-        group.events.append(event)
+        """Add an event, or extend one that is about the users before: of the last two, for claims and for answers."""
+        group, (start, stop, status) = self._group(), event
+        events = group.events
+        for number in (-1, -2)[: len(events)]:
+            first, end, same = events[number]
+            if end == start and same == status:
+                events[number] = (first, stop, status)
+                return group
+            if first < stop and start < end:
+                break  # the order of events about the same users counts
+        events.append(event)
         return group
 
     def _group(self) -> _Group:
