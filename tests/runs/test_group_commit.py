@@ -64,24 +64,15 @@ CHANGES = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 2), st.sampled_fr
 
 
 @given(changes=CHANGES)
-def test_events_that_are_joined_leave_each_user_as_the_events_alone(changes):
-    alone, joined = UserStates(8), UserStates(8)
-
-    class States(Tape):
-        def apply(self, events, notes):
-            for event in events:
-                joined.set(*event)
-
-    @virtual
-    async def write():
-        log = Log(States())
-        for start, users, status in changes:
-            log.settle(UserRange(0, start, start + users), status)
-            alone.set(start, start + users, status)
-        await log.flush()
-
-    write()
-    assert list(joined.runs()) == list(alone.runs())
+@virtual
+async def test_events_that_are_joined_leave_each_user_as_the_events_alone(changes):
+    log, alone, joined = Log(tape := Tape()), UserStates(8), UserStates(8)
+    tape.apply = lambda events, notes: [joined.set(*event) for event in events]
+    for start, users, status in changes:
+        log.settle(UserRange(0, start, start + users), status)
+        alone.set(start, start + users, status)
+    await log.flush()
+    assert [*joined.runs()] == [*alone.runs()]
 
 
 @pytest.mark.parametrize("offload", [None, at_once, no_thread])
