@@ -126,7 +126,7 @@ async def test_without_dedupe_every_id_is_a_push_also_in_the_next_call(tmp_path)
     [
         (["a", 7], r"user_ids\[1\]: expected a str, got int: pass str\(id\)$"),
         ([*map(str, range(3000)), "", "c"], r"user_ids\[3000\]: the user id is empty"),
-        (Audience, r"or an Audience, such as .*; got the class Audience$"),
+        (Audience, r"or for example Audience.read.*; got the class Audience$"),
     ],
 )
 @virtual
