@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.audiences import ids_of, made, refused, rows_of
 
 from pushsdk import ConfigurationError, ValidationError
-from pushsdk._audience.audience import Audience, AudienceSummary
+from pushsdk._audience.audience import Audience
 from pushsdk._audience.text_files import TextFiles, read_json
 from pushsdk._core import wire
 
@@ -109,14 +109,6 @@ def test_a_bad_line_is_an_error_with_its_number(tmp_path, name, content, line, t
 
 
 # -- counts and columns -----------------------------------------------------------------------------------------------
-
-
-def test_the_other_columns_of_csv_are_texts_and_empty_cells_are_left_out(tmp_path):
-    audience = Audience.read(made(tmp_path, "u.csv", 'first name,user_id,n,\nAnn,a,1,x\n\n,b,"",y\nBob,a,,\n'))
-    rows = [("a", {"first name": "Ann", "n": "1"}), ("b", {})]
-    assert rows_of(audience) == [*rows, ("a", {"first name": "Bob"})]
-    assert rows_of(audience, distinct=True) == rows, "the first row of an id counts"
-    assert audience.summary == AudienceSummary(read=3, users=2, duplicates=1, blank=1)
 
 
 @pytest.mark.parametrize("depth", [89, 91, 900])

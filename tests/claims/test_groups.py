@@ -6,23 +6,8 @@ import pytest
 from support.shaky_claims import HELLO, ShakyClaims
 from support.virtual_time import now, virtual
 
-from pushsdk import Receipt, Timeout
+from pushsdk import Timeout
 from pushsdk.testing import FakeService
-
-
-class Narrow(ShakyClaims):
-    """A store with one operation at a time, each of which takes a second."""
-
-    def __init__(self):
-        super().__init__()
-        self._line = asyncio.Lock()
-        self.sizes = []
-
-    async def put(self, puts, ttl):
-        async with self._line:
-            self.sizes.append(len(puts))
-            await asyncio.sleep(1.0)
-            return await super().put(puts, ttl)
 
 
 async def crowd(client, count, total=None):
@@ -30,16 +15,6 @@ async def crowd(client, count, total=None):
     patience = Timeout(total=total, attempt=None)
     sends = (client.send(f"user-{n}", HELLO, idempotency_key=f"job-{n}", timeout=patience) for n in range(count))
     return await asyncio.gather(*sends, return_exceptions=True)
-
-
-@pytest.mark.parametrize(("at_once", "sizes"), [(1000, [1000]), (400, [400, 400, 200])])
-@virtual
-async def test_the_claims_of_a_batch_share_a_write_and_so_do_its_outcomes(at_once, sizes):
-    service, claims = FakeService(), Narrow()
-    claims.at_once = at_once
-    async with service.client(claims=claims) as client:
-        assert {type(outcome) for outcome in await crowd(client, 1000)} == {Receipt}
-    assert (claims.sizes, len(service.requests)) == (sizes * 2, 1)
 
 
 @virtual

@@ -147,22 +147,6 @@ def test_of_a_batch_that_left_in_parts_units_of_several_are_sent_alone():
     assert len(service.users(REJECTED)) == 40
 
 
-@pytest.mark.parametrize(
-    ("outcome", "status"), [(None, None), (ACCEPTED, 204), (Outcome.UNKNOWN, 500), (REJECTED, 429)]
-)
-def test_a_message_is_not_to_blame_if_a_unit_or_another_request_with_it_ended_in_another_way(outcome, status):
-    service = SplittingService(culprits=(calls := singles(64)))
-    splitter = service.splitter(calls)
-    (whole,) = splitter.next_wave()
-    splitter.report(whole, service.answer(whole))
-    first, *others = splitter.next_wave()
-    splitter.report(first, Verdict(outcome=outcome, status=status) if outcome else service.answer(first))
-    for part in others:
-        splitter.report(part, service.answer(part))
-    service.message.accepted |= outcome is None
-    assert sum(part.users for part in splitter.next_wave()) == 64 - 8
-
-
 # -- what is never split ----------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ import pytest
 from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, outcome_of, reset_after, start
 from support.virtual_time import virtual
 
-from pushsdk import Limits, Outcome, Receipt, RejectedError, RequestSplit, RetryPolicy, SendAbandoned
+from pushsdk import Limits, Outcome, RequestSplit, RetryPolicy, SendAbandoned
 
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
@@ -15,25 +15,6 @@ MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 async def send_all(client, users, message=MESSAGE):
     tasks = [start(client.send(user, message)) for user in users]
     return [await outcome_of(task) for task in tasks]
-
-
-@virtual
-async def test_a_message_that_fails_for_everybody_is_given_up_and_remembered_until_it_is_accepted():
-    broken, users = True, [f"user-{number}" for number in range(64)]
-    service = FakeService(then=lambda request: answer(400 if broken or "user-7" in request.user_ids else 204))
-    async with client_of(service) as client:
-        for requests in (9, 2):
-            outcomes = await send_all(client, users)
-            assert all(type(outcome) is RejectedError and outcome.status == 400 for outcome in outcomes)
-            assert len(service.requests) == requests
-            service.requests.clear()
-        # Another message is worth it still.
-        await send_all(client, ["a", "b"], {"title": {"en": "Other"}})
-        assert len(service.requests) == 3
-        broken = False
-        await client.send("one", MESSAGE)
-        outcomes = await send_all(client, ["user-7", "a", "b"])
-    assert [type(outcome) for outcome in outcomes] == [RejectedError, Receipt, Receipt]
 
 
 @virtual
