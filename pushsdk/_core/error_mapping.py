@@ -74,7 +74,7 @@ def _wait_of(error: errors.PushError, verdict: Verdict, decisive: Attempt | None
 
 
 def _whole(seconds: float | None) -> float | None:
-    """Round up: the rest of a pause has fractions, and a Retry-After that is passed on may not."""
+    """Round up: a pause's rest has fractions, and a Retry-After that is passed on may not."""
     return None if seconds is None else float(math.ceil(seconds))
 
 

@@ -1,4 +1,4 @@
-"""The outcome that an attempt's evidence proves, by one table, and the part of the answer that is kept."""
+"""The outcome that an attempt's evidence proves, by one table, and the kept part of the answer."""
 
 import zlib
 from collections.abc import Callable, Collection, Mapping, Set

@@ -1,4 +1,4 @@
-"""The outcome of an attempt and of a request.
+"""Outcomes: attempts, requests, and the facts that they rest on.
 
 - *Evidence* is the facts observed by the transport in one attempt: bytes written, status, failure. Judging never
   changes it.
@@ -15,7 +15,7 @@ import msgspec
 
 
 class Outcome(StrEnum):
-    """The outcome of a push to one user, or of a campaign."""
+    """The outcome for one user, or for a campaign."""
 
     ACCEPTED = "ACCEPTED"
     """The service accepted a request that had been sent whole."""
@@ -131,7 +131,7 @@ class Attempt(Answered, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str = ""
     """The status or the failure in words, without any text from the service."""
     retryable: bool = False
-    """The last column of the outcome table: True if another try may be accepted and can't push twice."""
+    """The outcome table's last column: True if another try may be accepted and can't push twice."""
     retry_after: float | None = None
     """Seconds that the service asked to wait: whole seconds, at most a day."""
     started: float = 0.0
@@ -179,7 +179,7 @@ class Evidence(Guarded, msgspec.Struct, eq=False, gc=False):
     latency: float | None = None
     """Seconds from opening a new connection to the head of a 2xx; None on a reused connection."""
     status: int | None = None
-    """Status of a received response, never one that the HTTP library made up."""
+    """Status in a received response, never one that the HTTP library made up."""
     headers: Mapping[str, str] = NO_HEADERS
     """Response headers; empty for a plain 204."""
     retry_after: float | None = None
@@ -207,7 +207,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_first: bool = False
     """Set if no request had used the last attempt's connection before."""
     shared: bool = False
-    """Set if the request was rejected and carried several calls: any of them may be to blame."""
+    """Set if the request was rejected and carried several calls: any one may be to blame."""
     recorded: bool = False
     """Set if this call sent nothing to these users: the outcome comes from the claim store."""
 

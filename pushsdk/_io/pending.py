@@ -112,7 +112,7 @@ class PendingCalls:
         return conclude(call.users, call.duplicates, parts, self.target, options, job=job)
 
     def report_abandoned(self, call: Call) -> None:
-        """Report the end of a call whose caller had stopped waiting."""
+        """Report a call's end after its caller had stopped waiting."""
         self._work.end(call)
         self._counters.abandoned += 1
         for outcome in Outcome:

@@ -1,4 +1,4 @@
-"""The work that has not ended: calls and all else, whoever waits for the end, and the stages of the client's end."""
+"""The work that has not ended: calls and all else, whoever waits for the end, and how far the client's end has come."""
 
 import asyncio
 from collections.abc import Iterator
@@ -39,9 +39,9 @@ class Work:
             self.ended(item)
 
     def end(self, *units: Any) -> None:
-        """Remove calls that are complete. Does nothing for a call that never began, and for a part of a call."""
+        """Remove calls that are complete. Does nothing for a call that never began, and for a call's part."""
         if self.drained is None and not self._waiters:
-            # For the thousands of calls that share a request, much faster.
+            # Much faster, if thousands of calls share a request.
             self.calls.difference_update(units)
             return
         for call in [unit for unit in units if unit in self.calls]:

@@ -48,7 +48,7 @@ class ClaimLog:
         self._uses: Counter[ClaimEntry] = Counter()
         # Entries to write, oldest first.
         self._queue: dict[ClaimEntry, None] = {}
-        # The task that writes; a future for the end of its next write; an event set by each new request.
+        # The task that writes; a future for its next write; an event set by each new request.
         self._writer: asyncio.Task[None] | None = None
         self._wrote: asyncio.Future[None]
         self._wake = asyncio.Event()
@@ -68,7 +68,7 @@ class ClaimLog:
         return entry
 
     def close(self, entry: ClaimEntry) -> None:
-        """End one use of an entry. An entry that is still to be written is kept."""
+        """End an entry's use by one call. An entry that is still to be written is kept."""
         self._uses[entry] -= 1
         self._forget(entry)
 

@@ -1,4 +1,4 @@
-"""Calls with idempotency keys: claims the users of each request, leaves out users that others claim, settles."""
+"""Calls with idempotency keys: claims the users in each request, leaves out users that others claim, settles."""
 
 import asyncio
 import math
@@ -110,7 +110,7 @@ class KeyedCall:
         self.entry = entry
         #: The users by position, sorted.
         self.users = users
-        #: True once a claim was tried; the error of the last claim. Set by ``KeyedClaim``.
+        #: True once a claim was tried; the last claim's error. Set by ``KeyedClaim``.
         self.has_asked = False
         self.error: PushError | None = None
 
@@ -223,7 +223,7 @@ class KeyedClaim:
         return ClaimRequest(keyed.entry, keyed.ranges(unit.users), self._resends, sending_until)
 
     def _claimed_part(self, unit: Call | CallPart, request: ClaimRequest) -> Call | CallPart | None:
-        """Return the claimed part of a unit, None if empty. Settle its other users as recorded."""
+        """Return a unit's claimed part, None if empty. Settle its other users as recorded."""
         call = unit.call
         keyed: KeyedCall = call.claims
         if request.error is not None:

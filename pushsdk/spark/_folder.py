@@ -60,7 +60,7 @@ BroadcastKind = Literal["broadcast", "placeholders", "custom_fields"]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The description of a run. With the manifest in place the plan is sealed: it never changes."""
+    """A run's description. With the manifest in place the plan is sealed: it never changes."""
 
     format: int = FORMAT
     run: str
@@ -164,7 +164,7 @@ class RunFolder:
         shutil.rmtree(self.path / "plan", ignore_errors=True)
 
     def new_outcomes(self) -> Path:
-        """Create the empty folder for the outcomes of one sending."""
+        """Create the empty folder for one sending's outcomes."""
         last = self.last_outcomes()
         return self._new(self.path / "outcomes" / f"{1 if last is None else int(last.name) + 1:04}")
 
@@ -210,7 +210,7 @@ class RunFolder:
             raise run_file_error(self.path, f"its {path.name} can't be read") from None
 
     def _write(self, path: Path, value: msgspec.Struct, *, outcome: Outcome = Outcome.NOT_SENT) -> None:
-        """Replace a file atomically and durably. ``outcome`` is the outcome of an error."""
+        """Replace a file atomically and durably. ``outcome`` is an error's outcome."""
         beside = path.with_name(path.name + ".new")
         try:
             beside.unlink(missing_ok=True)

@@ -123,7 +123,7 @@ def _check_shared(is_shared: bool) -> None:
 
 
 def chunk_schema() -> "pa.Schema":
-    """Return the columns of a chunk: its id, its users, their fields if personal, and the number of source rows."""
+    """Return a chunk's columns: its id, its users, their fields if personal, and the number of source rows."""
     import pyarrow as pa
 
     texts = pa.list_(pa.string())
