@@ -36,7 +36,7 @@ from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
 from pushsdk._core.errors import Advice, ConfigurationError, UnexpectedResponseError, ValidationError
 from pushsdk._core.hints import check_options, warn_of_milliseconds
-from pushsdk._core.kinds import Delay, check, check_seconds, check_values, must_be
+from pushsdk._core.kinds import AnyPath, Delay, check, check_seconds, check_values, must_be
 from pushsdk._core.models import (
     UNSET,
     AnyCampaign,
@@ -373,7 +373,7 @@ class AsyncPushClient(ClientViews):
         message: AnyMessage,
         *,
         custom_fields: Mapping[str, Any] | None = None,
-        run: str | os.PathLike[str] | None = None,
+        run: AnyPath | None = None,
         stop: asyncio.Event | None = None,
         dedupe: bool = True,
         **options: Unpack[RunOptions],
@@ -418,7 +418,7 @@ class AsyncPushClient(ClientViews):
         self,
         requests: Iterable[AnyRequest] | AsyncIterable[AnyRequest],
         *,
-        run: str | os.PathLike[str] | None = None,
+        run: AnyPath | None = None,
         stop: asyncio.Event | None = None,
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
@@ -439,7 +439,7 @@ class AsyncPushClient(ClientViews):
         return await api.send_each(self._lifetime, settings, requests)
 
     async def resume(
-        self, run: str | os.PathLike[str], *, stop: asyncio.Event | None = None, **options: Unpack[RunOptions]
+        self, run: AnyPath, *, stop: asyncio.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
         """Resume a run file. Needs nothing but the file and a client with the same base_url.
 
@@ -481,9 +481,7 @@ class AsyncPushClient(ClientViews):
         call = Call(users, ids, deadline, len(users), duplicates, self._credentials.ask)
         return call, options
 
-    def _run_settings(
-        self, run: str | os.PathLike[str] | None, stop: asyncio.Event | None, options: RunOptions
-    ) -> RunSettings:
+    def _run_settings(self, run: AnyPath | None, stop: asyncio.Event | None, options: RunOptions) -> RunSettings:
         """Return the settings for a run. Raises TypeError for an option that does not exist."""
         self._lifetime.enter()
         from pushsdk._runs.pipeline import RunSettings

@@ -26,7 +26,7 @@ from pushsdk._core.arguments import iterable
 from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_in, damage_of, damage_text
 from pushsdk._core.errors import Advice, ValidationError, warn_caller
-from pushsdk._core.kinds import Count, Rule, check, check_arguments
+from pushsdk._core.kinds import AnyPath, Count, Rule, check, check_arguments
 from pushsdk._core.models import UNSET, AnyMessage, PushRequest
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
@@ -96,7 +96,7 @@ class Audience(BatchSource):
         self._summary = AudienceSummary()
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], *, primary_key: str = "user_id") -> "Audience":
+    def read(cls, path: AnyPath, *, primary_key: str = "user_id") -> "Audience":
         """Return the users in a file, or in all files that match a pattern (``*``, ``**``, ``?``, ``[...]``).
 
         The name's suffix tells the format: ``.parquet`` (needs duckdb), ``.csv`` and ``.tsv`` with a
@@ -172,9 +172,7 @@ class Audience(BatchSource):
         """Return the number of rows if the file states it (Parquet) and no users are left out, else None."""
         return self._source.count() if isinstance(self._source, ParquetFiles) and self._is_whole() else None
 
-    def exclude(
-        self, *users: "str | os.PathLike[str] | Audience | Iterable[str]", primary_key: str = "user_id"
-    ) -> "Audience":
+    def exclude(self, *users: "AnyPath | Audience | Iterable[str]", primary_key: str = "user_id") -> "Audience":
         """Return these users without others: those in files, in audiences or in lists. Ids are compared as texts.
 
         ``primary_key`` names the id column in the files. To leave out an earlier run's users, pass
@@ -272,7 +270,7 @@ class Audience(BatchSource):
                 yield ids
 
 
-def _audience_of(users: "str | os.PathLike[str] | Audience | Iterable[str]", key: str) -> Audience:
+def _audience_of(users: "AnyPath | Audience | Iterable[str]", key: str) -> Audience:
     if isinstance(users, Audience):
         return users
     if isinstance(users, (str, os.PathLike)):

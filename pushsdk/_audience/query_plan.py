@@ -11,6 +11,7 @@ from typing import Any
 Json = dict[str, Any]
 Origins = frozenset[tuple[str, str]]
 """Tables and columns."""
+Columns = list[Origins]
 
 # The expression parts that choose among values or sort them, and add none.
 _CHOOSING = {"when_expr", "filter", "filter_expr", "order_bys", "partitions", "orders"}
@@ -35,18 +36,18 @@ def _origins(node: Any, inputs: Sequence[Origins]) -> Origins:
     return _NONE.union(*[_origins(part, inputs) for part in node]) if isinstance(node, list) else _NONE
 
 
-def _made(expressions: Sequence[Any], inputs: Sequence[Origins]) -> list[Origins]:
+def _made(expressions: Sequence[Any], inputs: Sequence[Origins]) -> Columns:
     return [_origins(expression, inputs) for expression in expressions]
 
 
-def _read(operator: Json) -> list[Origins]:
+def _read(operator: Json) -> Columns:
     table, names = operator["function_data"]["table"], operator["names"]
     # A position behind the last column is the row number.
     positions = [column["index"] for column in operator["column_indexes"]]
     return [frozenset({(table, names[position])}) if position < len(names) else _NONE for position in positions]
 
 
-def _kept(columns: list[Origins], positions: Sequence[int]) -> list[Origins]:
+def _kept(columns: Columns, positions: Sequence[int]) -> Columns:
     """Return the columns that an operator passes on; no positions are all."""
     return [columns[position] for position in positions] or columns
 
@@ -56,24 +57,24 @@ class _Tracer:
 
     def __init__(self) -> None:
         #: The columns in each common table expression, by number. Extended by ``share``.
-        self.shared: dict[int, list[Origins]] = {}
+        self.shared: dict[int, Columns] = {}
         #: The columns that a correlated subquery gets. Set by ``join``.
-        self.outer: list[Origins] = []
+        self.outer: Columns = []
 
-    def columns(self, operator: Json) -> list[Origins]:
+    def columns(self, operator: Json) -> Columns:
         """Return the origins for each column in the operator's result."""
         return _RULES[operator["type"].removeprefix("LOGICAL_")](self, operator)
 
-    def inputs(self, operator: Json) -> list[Origins]:
+    def inputs(self, operator: Json) -> Columns:
         """Return the columns from all children, one after another."""
         return list(itertools.chain.from_iterable(map(self.columns, operator["children"])))
 
-    def extend(self, operator: Json) -> list[Origins]:
+    def extend(self, operator: Json) -> Columns:
         """Return the input, and a column for each expression."""
         inputs = self.inputs(operator)
         return inputs + _made(operator["expressions"], inputs)
 
-    def join(self, operator: Json) -> list[Origins]:
+    def join(self, operator: Json) -> Columns:
         left, right = operator["children"]
         first, outer = self.columns(left), self.outer
         self.outer = _made(operator.get("duplicate_eliminated_columns", ()), first) or outer
@@ -83,14 +84,14 @@ class _Tracer:
         second = _kept(second, operator.get("right_projection_map", ()))
         return _kept(first, operator.get("left_projection_map", ())) + (second if added is None else added)
 
-    def share(self, operator: Json) -> list[Origins]:
+    def share(self, operator: Json) -> Columns:
         definition, query = operator["children"]
         self.shared[operator["table_index"]] = self.columns(definition)
         return self.columns(query)
 
 
 # The columns that a join adds to the left side's, by its kind; None for the right side's.
-_ADDED: Mapping[str, list[Origins] | None] = {
+_ADDED: Mapping[str, Columns | None] = {
     **dict.fromkeys(("INNER", "LEFT", "RIGHT", "OUTER", "SINGLE")),
     "SEMI": [],
     "ANTI": [],
@@ -98,7 +99,7 @@ _ADDED: Mapping[str, list[Origins] | None] = {
 }
 
 # Not EXCEPT and INTERSECT: text is not equal there to the same number.
-_RULES: Mapping[str, Callable[[_Tracer, Json], list[Origins]]] = {
+_RULES: Mapping[str, Callable[[_Tracer, Json], Columns]] = {
     "GET": lambda _, operator: _read(operator),
     "PROJECTION": lambda tracer, operator: _made(operator["expressions"], tracer.inputs(operator)),
     "AGGREGATE_AND_GROUP_BY": lambda tracer, operator: _made(

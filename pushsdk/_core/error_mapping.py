@@ -18,6 +18,8 @@ from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict, attempts_o
 from pushsdk._core.policy import Options
 from pushsdk._core.results import Receipt
 
+Verdicts = Sequence[tuple[tuple[str, ...], Verdict]]
+"""Verdicts on the parts of a call, each after its users."""
 _REJECTIONS: dict[int, type[errors.RejectedError]] = {
     401: errors.AuthenticationError,
     403: errors.AuthenticationError,
@@ -81,7 +83,7 @@ def _whole(seconds: float | None) -> float | None:
 def conclude(
     users: tuple[str, ...],
     duplicates: int,
-    parts: Sequence[tuple[tuple[str, ...], Verdict]],
+    parts: Verdicts,
     target: Target,
     options: Options | None = None,
     *,
@@ -130,7 +132,7 @@ def closed_error() -> errors.ClientClosedError:
 
 def partial_error(
     users: Sequence[str],
-    parts: Sequence[tuple[tuple[str, ...], Verdict]],
+    parts: Verdicts,
     target: Target | None = None,
     *,
     is_keyed: bool = False,
@@ -158,7 +160,7 @@ def partial_error(
     return error
 
 
-def _in_order(users: Sequence[str], parts: Sequence[tuple[tuple[str, ...], Verdict]]) -> dict[str, Outcome]:
+def _in_order(users: Sequence[str], parts: Verdicts) -> dict[str, Outcome]:
     """Return every user's outcome, in the call's order; last the users that are not in ``users``: NOT_LISTED."""
     unordered = {user: verdict.outcome for part, verdict in parts for user in part}
     return {user: unordered[user] for user in users} | unordered
@@ -173,9 +175,7 @@ def _set_retry(error: errors.PartialError, verdicts: Sequence[Verdict], *, is_al
 _FROM_BEST_TO_WORST = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN)
 
 
-def _most_frequent(
-    parts: Sequence[tuple[tuple[str, ...], Verdict]], target: Target | None
-) -> tuple[errors.PushError | None, int]:
+def _most_frequent(parts: Verdicts, target: Target | None) -> tuple[errors.PushError | None, int]:
     """Return an error with the status or failure that most users have, and how many. A recorded one has no attempts."""
     users: Counter[object] = Counter()
     examples: dict[object, Verdict] = {}

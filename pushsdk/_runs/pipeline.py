@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import logging
 import math
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from pushsdk._core.errors import RunFileError
-from pushsdk._core.kinds import Count, CountOrZero, Moment, check_values
+from pushsdk._core.kinds import AnyPath, Count, CountOrZero, Moment, check_values
 from pushsdk._core.outcome import Failure
 from pushsdk._core.policy import Options, warn_of_unused
 from pushsdk._core.splitting import Rejected
@@ -37,7 +36,7 @@ OnUnknown = Literal["skip", "resend"]
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The options for one run. Raises ConfigurationError or RunFileError for an option with a wrong type or value."""
 
-    run: str | os.PathLike[str] | None
+    run: AnyPath | None
     stop: asyncio.Event | None
     sending: Options
     credentials: Credentials

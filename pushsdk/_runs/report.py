@@ -16,7 +16,7 @@ from pushsdk._audience.audience import Audience
 from pushsdk._audience.distinct import BATCH
 from pushsdk._audience.source import PlainIds, printable
 from pushsdk._core.errors import PushError, RunInUseError, RunPlanError, ValidationError
-from pushsdk._core.kinds import Rule, check
+from pushsdk._core.kinds import AnyPath, Rule, check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
 from pushsdk._runs.folder import PLAN, run_files
@@ -238,7 +238,7 @@ def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | N
     )
 
 
-def read_report(run: str | os.PathLike[str]) -> BroadcastReport:
+def read_report(run: AnyPath) -> BroadcastReport:
     """Return the report on a run file, or the sum for a folder of run files. Works while other processes are sending.
 
     Raises RunFileError if a file can't be read or its plan is incomplete.

@@ -1,13 +1,12 @@
 """Claims in an SQLite file: for processes on one machine."""
 
-import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.kinds import check
+from pushsdk._core.kinds import AnyPath, check
 from pushsdk._io.files import check_path, folder_objection
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
 from pushsdk.claims._blocking import StoreThreads
@@ -36,9 +35,7 @@ class SqliteClaims(ClaimStore):
     power loss. Claims expire by the system clock.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, durable: bool = False, claim_ttl: float = WEEK, timeout: float = 5.0
-    ) -> None:
+    def __init__(self, path: AnyPath, *, durable: bool = False, claim_ttl: float = WEEK, timeout: float = 5.0) -> None:
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         if (name := check_path("path", path, "claims.db")).startswith(("sqlite:", ":memory:")):

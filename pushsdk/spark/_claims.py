@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.kinds import check
+from pushsdk._core.kinds import AnyPath, check
 from pushsdk._io.files import check_path, objection, write_new
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
@@ -39,9 +39,7 @@ class DirectoryClaims(ClaimStore):
     # A put to a shared volume takes about 0.1 s, and 16 threads work in parallel.
     at_once: int = 256
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, claim_ttl: float = WEEK, timeout: float = 5.0, durable: bool = True
-    ) -> None:
+    def __init__(self, path: AnyPath, *, claim_ttl: float = WEEK, timeout: float = 5.0, durable: bool = True) -> None:
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         if not hasattr(os, "O_NOFOLLOW"):

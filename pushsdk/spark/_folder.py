@@ -6,7 +6,6 @@ holds no ids, texts or keys.
 
 import asyncio
 import contextlib
-import os
 import re
 import secrets
 import shutil
@@ -25,6 +24,7 @@ import msgspec
 from pushsdk._core.decisions import IN_FLIGHT, OUTCOMES, reason_of
 from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError, RunFileError
 from pushsdk._core.idempotency import ClaimRecord, digest_of
+from pushsdk._core.kinds import AnyPath
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._io.files import check_path, is_locked, lock, sync_folder, write_new
@@ -92,7 +92,7 @@ class RunFolder:
     Raises ConfigurationError if ``path`` is not a directory path.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: AnyPath) -> None:
         name = check_path("run_dir", path, "/shared/spring")
         if _SCHEME.match(name):
             raise ConfigurationError(
@@ -350,7 +350,7 @@ class SparkReport(BroadcastReport, frozen=True, kw_only=True):
             raise run_file_error(Path(self.file), problem, outcome=Outcome.UNKNOWN) from None
 
 
-def read_report(run_dir: str | os.PathLike[str]) -> SparkReport:
+def read_report(run_dir: AnyPath) -> SparkReport:
     """Return the report on the last sending in ``run_dir``. Sends nothing, and does not need Spark.
 
     While a sending goes on, and after a failed job, the report has no ``file``: its counts come from the claims so

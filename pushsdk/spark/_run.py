@@ -1,6 +1,5 @@
 """``broadcast``: write the plan, seal it, send it in one job, count the outcomes."""
 
-import os
 import re
 import secrets
 import time
@@ -19,7 +18,7 @@ from pushsdk._audience.source import printable
 from pushsdk._core.damage import warn_of_damage
 from pushsdk._core.errors import ConfigurationError, PushError, ValidationError
 from pushsdk._core.hints import check_options
-from pushsdk._core.kinds import Count, check
+from pushsdk._core.kinds import AnyPath, Count, check
 from pushsdk._core.models import AnyMessage
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopPolicy
@@ -70,7 +69,7 @@ _MISSING_MODULE = re.compile(
 def broadcast(
     df: "DataFrame",
     message: AnyMessage,
-    run_dir: str | os.PathLike[str],
+    run_dir: AnyPath,
     *,
     primary_key: str = "user_id",
     custom_fields: Mapping[str, Any] | None = None,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import threading
 import warnings
 import weakref
@@ -18,7 +17,7 @@ from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import PartialError, PushError
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.hints import check_options, warn_of_milliseconds
-from pushsdk._core.kinds import Delay, check, check_seconds
+from pushsdk._core.kinds import AnyPath, Delay, check, check_seconds
 from pushsdk._core.models import AnyCampaign, AnyMessage, AnyRequest, CampaignCreated, CollectionNotStr
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout
@@ -264,7 +263,7 @@ class PushClient(ClientViews):
         message: AnyMessage,
         *,
         custom_fields: Mapping[str, Any] | None = None,
-        run: str | os.PathLike[str] | None = None,
+        run: AnyPath | None = None,
         stop: threading.Event | None = None,
         dedupe: bool = True,
         **options: Unpack[RunOptions],
@@ -304,7 +303,7 @@ class PushClient(ClientViews):
         self,
         requests: Iterable[AnyRequest],
         *,
-        run: str | os.PathLike[str] | None = None,
+        run: AnyPath | None = None,
         stop: threading.Event | None = None,
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
@@ -324,7 +323,7 @@ class PushClient(ClientViews):
         return self._run(call, lambda inner, stop: inner.send_each(items, run=run, stop=stop, **options), stop, options)
 
     def resume(
-        self, run: str | os.PathLike[str], *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
+        self, run: AnyPath, *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
         """Resume a run file. Needs nothing but the file and a client with the same base_url.
 

@@ -4,7 +4,7 @@ import platform
 import socket
 import ssl
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Literal
@@ -42,6 +42,7 @@ _UNSET = {"in_flight": "as many as the service takes", "rate": "no limit", "requ
 _WIDEST = 40  # longer values don't widen their column
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 State = Literal["ok", "warn", "fail", "skip"]
+Addresses = list[tuple[str, int]]
 
 
 class Finding(Struct, frozen=True):
@@ -69,7 +70,7 @@ def probe(base_url: str, proxy: str | Secret | None = None) -> Iterator[Finding]
         yield Finding("tls", "warn", "plain http: the Api-Key can be read on the way; use https")
 
 
-def _look_up(host: str, port: int) -> Generator[Finding, None, list[tuple[str, int]]]:
+def _look_up(host: str, port: int) -> Generator[Finding, None, Addresses]:
     started = time.perf_counter()
     try:
         resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -82,9 +83,9 @@ def _look_up(host: str, port: int) -> Generator[Finding, None, list[tuple[str, i
     return addresses
 
 
-def _connect(addresses: Iterable[tuple[str, int]]) -> Generator[Finding, None, list[tuple[str, int]]]:
+def _connect(addresses: Addresses) -> Generator[Finding, None, Addresses]:
     """Yield the connection result for each address. Return the addresses that accept connections."""
-    reached: list[tuple[str, int]] = []
+    reached: Addresses = []
     for address in addresses:
         name, started = f"{address[0]} port {address[1]}", time.perf_counter()
         try:
