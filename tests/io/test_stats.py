@@ -3,7 +3,18 @@
 import asyncio
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, answer, client_of, outcome_of, refused, reset_after, stale, start
+from support.fake_service import (
+    MESSAGE,
+    OTHER,
+    FakeService,
+    answer,
+    client_of,
+    outcome_of,
+    refused,
+    reset_after,
+    stale,
+    start,
+)
 from support.virtual_time import turns, virtual
 
 from pushsdk import AsyncPushClient, ClientStats, Limits, RetryPolicy
@@ -23,6 +34,7 @@ async def test_stats_show_what_is_in_flight_queued_and_paused_now():
         await outcome_of(first)
         await asyncio.sleep(4.0)
         assert client.stats().paused == pytest.approx(6.0)
+        assert (await outcome_of(client.send("d", OTHER, timeout=1.0))).retry_after == pytest.approx(6.0)
         await second
         assert client.stats().paused == 0.0
 
