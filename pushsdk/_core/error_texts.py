@@ -112,7 +112,8 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         """Return sentences on the fix, and on where the answer is; ``""`` if there is nothing to say."""
         signs, decisive = self._signs(target), self.decisive
         fix = next((fix for condition, fix in FIXES if condition <= signs), "")
-        values = {"pause": _seconds(decisive.retry_after), "request_id": _request_id_of(decisive)}
+        when = f"after {_seconds(decisive.retry_after)}" if decisive.retry_after else "later"
+        values = {"when": when, "request_id": _request_id_of(decisive)}
         return fix.format_map({**names, **values}) + (_UNSEEN if "unseen answer" in signs else "")
 
     def _signs(self, target: Target) -> set[object]:
@@ -188,9 +189,8 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Failure.PAUSED}, ". Call again after this pause; see: pushsdk docs retries"),
     ({Failure.BUDGET}, ". The service fails too often; see: pushsdk docs retries"),
     ({Failure.NOT_LISTED}, ": see {only_users}"),
-    ({429, "throttled"}, ". Call again after {pause}" + _RATE),
-    ({429}, ". Call again later" + _RATE),
-    ({Outcome.REJECTED, "throttled"}, ". Call again after {pause}"),
+    ({429}, ". Call again {when}" + _RATE),
+    ({Outcome.REJECTED, "throttled"}, ". Call again {when}"),
     ({401}, _KEY),
     ({403}, _KEY),
     ({404}, _WRONG_URL),

@@ -45,7 +45,7 @@ _STATE = ("uuid", "name", "external_id", "state", "start", "reading", "started",
 _CAMPAIGN = f"SELECT id, time, {', '.join(f'campaigns.{name}' for name in _STATE)}"
 _CAMPAIGN_FROM = "FROM campaigns JOIN requests ON id = request"
 
-_ACCEPTED = "SELECT total(times) FROM received WHERE inbox = ? AND (stem, length, digits) = (?, ?, ?)"
+_ACCEPTED = "SELECT coalesce(sum(times), 0) FROM received WHERE inbox = ? AND (stem, length, digits) = (?, ?, ?)"
 
 _encode = msgspec.json.Encoder().encode
 _preview = msgspec.json.Decoder(Preview)
@@ -225,7 +225,7 @@ class Store:
         """
         # The whole list begins before the empty id, which pages leave out.
         start = ("", -1, "") if limit is None else _key(after)
-        values = (inbox.id, like, like, *start)
+        values = (inbox.id, like, *start)
         with self.open().reading() as db, closing(db.execute(_SQL["received"], values)) as rows:
             counts = ((user, [times for _, times in group]) for user, group in groupby(rows, itemgetter(0)))
             users = (UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same)
@@ -242,7 +242,7 @@ class Store:
         with self.open().reading() as db:
             (accepted,) = db.execute(_ACCEPTED, (inbox.id, *key)).fetchone()
             rows = db.execute(_SQL["delivered"], (inbox.id, *key, *key, inbox.id, limit, size)).fetchall()
-        return int(accepted), [
+        return accepted, [
             Delivered(**{**row, "fields": row["fields"] and msgspec.json.decode(row["fields"])}) for row in rows
         ]
 
@@ -338,7 +338,7 @@ def _insert(db: Connection, record: RequestRecord) -> int:
 def _key(user: str) -> tuple[str, int, str]:
     """Return the columns that hold a user id, which sort as people count."""
     stem = user.rstrip("0123456789")
-    return stem, len(user), user[len(stem) :]
+    return stem, len(user), user.removeprefix(stem)
 
 
 def _summary(row: Any) -> RequestSummary:

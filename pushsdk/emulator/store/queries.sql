@@ -34,7 +34,7 @@ FROM inboxes ORDER BY last DESC, id;
 
 -- received: equal pushes per user, from one user on, as people count
 SELECT user, sum(times) FROM received
-WHERE inbox = ? AND (? = '' OR instr(user, ?)) AND (stem, length, digits) > (?, ?, ?)
+WHERE inbox = ? AND instr(user, ?) AND (stem, length, digits) > (?, ?, ?)
 GROUP BY stem, length, digits, digest;
 
 -- recipients: one page, as people count
