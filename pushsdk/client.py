@@ -36,7 +36,7 @@ from pushsdk._core.batching import Call, Content
 from pushsdk._core.error_mapping import error_for, set_answer
 from pushsdk._core.errors import Advice, ConfigurationError, UnexpectedResponseError, ValidationError
 from pushsdk._core.hints import check_options, warn_of_milliseconds
-from pushsdk._core.kinds import AnyPath, Delay, check, check_seconds, check_values, must_be
+from pushsdk._core.kinds import Delay, check, check_seconds, check_values, must_be
 from pushsdk._core.models import (
     UNSET,
     AnyCampaign,
@@ -61,6 +61,7 @@ from pushsdk._core.secret import Secret, sealed
 from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
+from pushsdk._io.file_names import AnyPath
 from pushsdk._io.lifetime import Lifetime
 from pushsdk._io.queue import SubmittedSend
 from pushsdk._io.request import ApiRequest, WholePart

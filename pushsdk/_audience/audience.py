@@ -26,11 +26,11 @@ from pushsdk._core.arguments import iterable
 from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_in, damage_of, damage_text
 from pushsdk._core.errors import Advice, ValidationError, warn_caller
-from pushsdk._core.kinds import AnyPath, Count, Rule, check, check_arguments
+from pushsdk._core.kinds import Count, Rule, check, check_arguments
 from pushsdk._core.models import UNSET, AnyMessage, PushRequest
 from pushsdk._core.placeholders import fill, placeholder_names
 from pushsdk._core.words import count
-from pushsdk._io.files import check_path
+from pushsdk._io.file_names import AnyPath, check_path
 
 EXCLUDING = " without "  # in an audience's ``source``, before each audience that it leaves out
 

@@ -9,7 +9,6 @@ Sequence[Fault], ValueError)``.
 
 import functools
 import inspect
-import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -59,7 +58,6 @@ Moment = Annotated[
     datetime,
     Rule("a datetime with a zone, for example datetime.now(UTC) + timedelta(hours=2)", lambda moment: moment.tzinfo),
 ]
-AnyPath = str | os.PathLike[str]
 UserIds = Annotated[Set[str], Rule("a set of user ids, for example {'user-1', 'user-2'}")]
 
 _EXAMPLES = {

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from pushsdk._core.kinds import must_be
 from pushsdk._io.forks import in_child
 
 #: Not on Windows.
@@ -74,13 +73,6 @@ def database_objection(path: Path, opened: os.stat_result) -> str | None:
         if found is not None and (why := objection(found)):
             return f"{path.name}{suffix}: {why}" if suffix else why
     return None
-
-
-def check_path(name: str, path: object, example: str) -> str:
-    """Return the path as text. Raises ConfigurationError unless it is a str or an os.PathLike, and not empty."""
-    if not path or not isinstance(path, (str, os.PathLike)):
-        raise must_be(name, f"a path, for example {example!r}", path)
-    return os.fsdecode(path)
 
 
 def sync_folder(folder: Path) -> None:

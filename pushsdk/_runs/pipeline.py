@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from pushsdk._core.errors import RunFileError
-from pushsdk._core.kinds import AnyPath, Count, CountOrZero, Moment, check_values
+from pushsdk._core.kinds import Count, CountOrZero, Moment, check_values
 from pushsdk._core.outcome import Failure
 from pushsdk._core.policy import Options, warn_of_unused
 from pushsdk._core.splitting import Rejected
@@ -21,6 +21,7 @@ from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
+from pushsdk._io.file_names import AnyPath
 from pushsdk._io.sender import guarded
 from pushsdk._runs.log import RunFileLog
 from pushsdk._runs.plan import ChunkRequest, Notes, StopCause, StopReason, UserRange

@@ -16,9 +16,10 @@ from pushsdk._audience.audience import Audience
 from pushsdk._audience.distinct import BATCH
 from pushsdk._audience.source import PlainIds, printable
 from pushsdk._core.errors import PushError, RunInUseError, RunPlanError, ValidationError
-from pushsdk._core.kinds import AnyPath, Rule, check
+from pushsdk._core.kinds import Rule, check
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.words import count
+from pushsdk._io.file_names import AnyPath
 from pushsdk._runs.folder import PLAN, run_files
 from pushsdk._runs.plan import ANOTHER_TEXT, MOST_ANSWERS, StopCause, StopReason
 from pushsdk._runs.run_file.file import RunFilePath, run_file_error, run_path

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.kinds import AnyPath, check
-from pushsdk._io.files import check_path, folder_objection
+from pushsdk._core.kinds import check
+from pushsdk._io.file_names import AnyPath, check_path
+from pushsdk._io.files import folder_objection
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put

@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.kinds import AnyPath, check
-from pushsdk._io.files import check_path, objection, write_new
+from pushsdk._core.kinds import check
+from pushsdk._io.file_names import AnyPath, check_path
+from pushsdk._io.files import objection, write_new
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
 

@@ -24,10 +24,10 @@ import msgspec
 from pushsdk._core.decisions import IN_FLIGHT, OUTCOMES, reason_of
 from pushsdk._core.errors import ClaimStoreError, ConfigurationError, PushError, RunFileError
 from pushsdk._core.idempotency import ClaimRecord, digest_of
-from pushsdk._core.kinds import AnyPath
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStates
-from pushsdk._io.files import check_path, is_locked, lock, sync_folder, write_new
+from pushsdk._io.file_names import AnyPath, check_path
+from pushsdk._io.files import is_locked, lock, sync_folder, write_new
 from pushsdk._io.sender import guarded
 from pushsdk._runs.claim_log import store_failure
 from pushsdk._runs.progress import TICK, OnProgress, Pace

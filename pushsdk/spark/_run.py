@@ -18,11 +18,12 @@ from pushsdk._audience.source import printable
 from pushsdk._core.damage import warn_of_damage
 from pushsdk._core.errors import ConfigurationError, PushError, ValidationError
 from pushsdk._core.hints import check_options
-from pushsdk._core.kinds import AnyPath, Count, check
+from pushsdk._core.kinds import Count, check
 from pushsdk._core.models import AnyMessage
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
+from pushsdk._io.file_names import AnyPath
 from pushsdk._runs.progress import OnProgress
 from pushsdk._runs.report import BroadcastError
 from pushsdk._runs.run_file.file import run_file_error

@@ -17,13 +17,14 @@ from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import PartialError, PushError
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.hints import check_options, warn_of_milliseconds
-from pushsdk._core.kinds import AnyPath, Delay, check, check_seconds
+from pushsdk._core.kinds import Delay, check, check_seconds
 from pushsdk._core.models import AnyCampaign, AnyMessage, AnyRequest, CampaignCreated, CollectionNotStr
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
 from pushsdk._core.secret import Secret, sealed
 from pushsdk._io.credentials import KeySource
+from pushsdk._io.file_names import AnyPath
 from pushsdk._io.forks import in_child
 from pushsdk._io.sender import guarded
 from pushsdk._views import ClientViews

@@ -18,7 +18,8 @@ from typing import Any
 from pushsdk._core.damage import is_filled
 from pushsdk._core.errors import Advice, RunFileError, RunInUseError
 from pushsdk._core.outcome import Outcome
-from pushsdk._io.files import check_path, is_locked, lock, objection, sync_folder
+from pushsdk._io.file_names import check_path
+from pushsdk._io.files import is_locked, lock, objection, sync_folder
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import connect
 
