@@ -267,8 +267,10 @@ class Store:
 
     def recipients(self, campaign: Campaign, *, after: str = "", limit: int = 100) -> list[Recipient]:
         """Return a campaign's recipients with their rows, as people count, from ``after`` on."""
-        rows = self._all(_SQL["recipients"], campaign.id, *_key(after), limit)
-        return [Recipient(user, msgspec.json.decode(fields)) for user, fields in rows]
+        return [
+            Recipient(user, msgspec.json.decode(fields))
+            for user, fields in self._all(_SQL["recipients"], campaign.id, *_key(after), limit)
+        ]
 
     # Requests
 
