@@ -370,6 +370,19 @@ def test_a_run_cancelled_during_planning_exits_as_interrupted(broadcast, service
     assert "its plan is incomplete and nothing was sent" in result.err
 
 
+@pytest.mark.usefixtures("service")
+def test_a_run_cancelled_while_its_client_closes_reports_its_file(broadcast, monkeypatch):
+    close = AsyncPushClient.aclose
+
+    async def cancelled(client, *, drain):
+        await close(client, drain=drain)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(AsyncPushClient, "aclose", cancelled)
+    result = broadcast()
+    assert (result.code, result.out.splitlines()[0]) == (130, "accepted  3")
+
+
 # -- status and report --------------------------------------------------------------------------------------------
 
 

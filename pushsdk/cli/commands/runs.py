@@ -504,11 +504,12 @@ async def _send(
     last_words = f"ended; to continue, run the same command again, or:  {command}"
     with interruptible(last_words) as stop, progress(mode) as show:
         try:
-            result = await start(client, {**run_options, "on_progress": show, "stop": stop})
+            try:
+                result = await start(client, {**run_options, "on_progress": show, "stop": stop})
+            finally:
+                await client.aclose(drain=0)
         except asyncio.CancelledError:  # only the second signal cancels
             return None, True
-        finally:
-            await client.aclose(drain=0)
     return result, stop.is_set()
 
 
