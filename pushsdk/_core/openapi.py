@@ -8,7 +8,7 @@ import msgspec
 
 from pushsdk._core import models
 from pushsdk._core.models import CampaignCreated, CampaignRequest, PushRequest
-from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH, Operation
+from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 
 # A field and its sentence, under "Attributes:" in the docstring of its model.
 _SENTENCE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
@@ -29,32 +29,32 @@ def service_document(base_url: str) -> dict[str, Any]:
             schema["properties"][names[name]]["description"] = " ".join(sentence.replace("``", "`").split())
     enqueued = {"204": {"description": "The push is enqueued."}}
     answered = {"200": {"description": "The campaign is created.", "content": json_content(created)}}
+    operations = (
+        (PUSH, "sendPush", "Send a push to users.", push, enqueued),
+        (CREATE_CAMPAIGN, "createCampaign", "Create a push campaign.", campaign, answered),
+    )
+    paths = {
+        f"/{operation.path}": {
+            operation.method.lower(): {
+                "operationId": name,
+                "summary": summary,
+                "requestBody": {"required": True, "content": json_content(body)},
+                "responses": {**responses, "default": _UNSPECIFIED},
+            }
+        }
+        for operation, name, summary, body, responses in operations
+    }
     return {
         "openapi": "3.1.0",
         "info": {"title": "Push service", "version": "v1"},
         "servers": [{"url": base_url}],
         "security": [{"key": []}],
-        "paths": {
-            f"/{PUSH.path}": _path(PUSH, "sendPush", "Send a push to users.", push, enqueued),
-            f"/{CREATE_CAMPAIGN.path}": _path(
-                CREATE_CAMPAIGN, "createCampaign", "Create a push campaign.", campaign, answered
-            ),
-        },
+        "paths": paths,
         "components": {
             "schemas": schemas,
             "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "Api-Key"}},
         },
     }
-
-
-def _path(operation: Operation, name: str, summary: str, body: Any, responses: dict[str, Any]) -> dict[str, Any]:
-    described = {
-        "operationId": name,
-        "summary": summary,
-        "requestBody": {"required": True, "content": json_content(body)},
-        "responses": {**responses, "default": _UNSPECIFIED},
-    }
-    return {operation.method.lower(): described}
 
 
 def json_content(schema: Any) -> dict[str, Any]:

@@ -81,6 +81,8 @@ class SettingValue(Guarded, Struct, frozen=True):
 
 
 Layer = Mapping[str, SettingValue]
+InForce = Mapping[str, tuple[bool | float | str | None, LayerName, str | None]]
+"""Value, layer and source for every setting."""
 Tables = Mapping[str | None, Layer]
 """The settings in files by profile; those without a profile are under None."""
 
@@ -163,10 +165,8 @@ def _merged(layers: Iterable[Layer]) -> dict[str, SettingValue]:
     return merged
 
 
-def in_force(
-    found: Layer, problems: Mapping[str, str]
-) -> dict[str, tuple[bool | float | str | None, LayerName, str | None]]:
-    """Return value, layer and source for every setting. A secret is ``***``; with a problem, the value is None."""
+def in_force(found: Layer, problems: Mapping[str, str]) -> InForce:
+    """Return all settings. A secret is ``***``; with a problem, the value is None."""
     settings = {}
     for name in (*SETTINGS, *KEYS, *OTHERS):
         setting = found.get(name, SettingValue(DEFAULTS.get(name), "", "default"))

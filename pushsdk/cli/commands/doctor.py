@@ -24,7 +24,7 @@ from pushsdk.claims import store_at
 from pushsdk.cli.commands.claims import with_store
 from pushsdk.cli.exit import CommandError, Exit, text_of
 from pushsdk.cli.options import CallOptions, Json, JsonLines, command_line
-from pushsdk.cli.settings import ClientSettings, SettingValue, check, find, in_force, no_file, unknown_variables
+from pushsdk.cli.settings import ClientSettings, InForce, Layer, check, find, in_force, no_file, unknown_variables
 from pushsdk.cli.terminal import print_json, say, visible, warn
 
 _PORTS = {"http": 80, "https": 443}
@@ -183,7 +183,7 @@ def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientS
     return settings
 
 
-def _values(found: Mapping[str, SettingValue], problems: Mapping[str, str]) -> Iterator[Finding]:
+def _values(found: Layer, problems: Mapping[str, str]) -> Iterator[Finding]:
     for name, (value, _, source) in in_force(found, problems).items():
         if name not in problems and (source or name == "config"):
             yield Finding(name, "ok", _text_of(name, value) + (f", set by {source}" if source else ""))
@@ -208,7 +208,7 @@ def config(*, json: Json = False, options: CallOptions = CallOptions()) -> int:
     return Exit.DONE
 
 
-def _print_settings(settings: Mapping[str, tuple[Any, str, str | None]], problems: Mapping[str, str]) -> None:
+def _print_settings(settings: InForce, problems: Mapping[str, str]) -> None:
     rows = [
         (name, _text_of(name, "not valid" if source and name in problems else value), source or layer)
         for name, (value, layer, source) in settings.items()
