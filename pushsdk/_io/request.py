@@ -65,7 +65,7 @@ class Flight(DeadlineScope, eq=False, gc=False):
     span: Any = None
     """The attempt in flight, if there is an observer."""
     connection: Any = None
-    """The connection of a post that was begun without a task, until it ends or a task goes on with it."""
+    """The connection that was reserved for the post, until the post ends, is not begun, or ``run`` goes on with it."""
 
 
 class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
@@ -116,7 +116,7 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_begun(self) -> bool:
-        """True while an attempt is in flight that was begun without a task, and no task has taken it over."""
+        """True while an attempt has a connection that was reserved for it, and ``run`` has not taken that over."""
         return self.flight is not None and self.flight.connection is not None
 
     @property
