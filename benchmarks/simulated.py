@@ -31,7 +31,7 @@ CORE = 2.5e-4  # seconds of the client's core for a request
 CAP = 4096
 # Seconds, and so many latencies more; but at most so many requests, if these take longer than the first two.
 LEAST, FEWEST, LATENCIES, MOST = 8.0, 10.0, 40.0, 20_000
-SLACK = 0.01  # seconds of lateness that paced starts make up for, as in the client
+SLACK = 0.01  # seconds of lateness that paced starts make up for, beside free slots, as in the client
 WORST = 20  # services that a manual check lists
 
 Make = Callable[[float], Any]
@@ -117,7 +117,7 @@ class Client:
                 return
             limit.started(now)
             if limit.gap:
-                self.not_before = max(self.not_before, now - SLACK) + limit.gap
+                self.not_before = max(self.not_before, now - SLACK - limit.gap * (limit.limit - 1)) + limit.gap
             self.work(self._send)
 
     def answered(self, request: Request, status: int, pause: float) -> None:

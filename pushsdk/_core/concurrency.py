@@ -3,7 +3,8 @@
 The model: ``base`` is the latency without a queue. If a window's answers took longer, requests queue somewhere, in
 the service or in this process, and the limit falls in proportion; otherwise it climbs. By Little's law it settles near
 throughput x base. A base is never trusted for long: if fewer slots are not faster, there was no queue.
-Refusals count by their share, as a few percent happen at any load.
+Refusals count by their share, as a few percent happen at any load. They bound starts per second, not slots: how many
+slots a rate needs changes with each latency, and a few slots are too coarse.
 Pure: times are arguments, in seconds on the caller's clock; no timers, no randomness.
 """
 
@@ -17,8 +18,8 @@ FEWEST = 16  # answers of a window, and up to 8 times as many while their mean i
 SHORTEST, LONGEST = 0.02, 8.0  # seconds of a window, and between two measurements of the base (a power of two)
 TOLERATED, EVENT = 0.06, 12.0  # a lower share of refusals is stray; so many beyond it are a service limit
 FELL = 0.3  # a limit that fell so far must have made answers faster; at 0.6 one client in ten can't tell
-LEAST = 0.25  # the slot share that refusals leave at least: the count of what was accepted may be too low
-CALM = 500.0  # seconds after refusals / CALM is the climb a second: 2 % after 10 s, 12 % after a minute (like CUBIC)
+LEAST = 0.25  # the share of the rate that refusals leave at least: the count of what was accepted may be too low
+CALM = 10.0  # a rate climbs by a tenth in so many times the seconds that the next cut costs, then faster (like CUBIC)
 
 
 class _Answers:
@@ -33,36 +34,45 @@ class _Answers:
 
 
 class _Refusals:
-    """A score that refusals raise and acceptances lower, and what was accepted: seconds that requests held slots."""
+    """A score that refusals raise and acceptances lower, and how many requests were accepted."""
 
     #: The longest pause that was asked for since the last cut.
     pause = 0.0
-    #: What was accepted since the last cut.
-    accepted = 0.0
-    #: The same since the score was zero: while the service refuses, this is what it takes.
-    recently = 0.0
+    #: Requests accepted since the last cut; the same, if all had been sent at the present rate.
+    accepted = 0
+    projected = 0.0
+    #: Requests accepted since the score was zero: while the service refuses, this is what it takes.
+    recently = 0
     #: True if the service itself refused requests.
     answered = False
 
-    def __init__(self, at: float, ceiling: float, since: float, *, score: float = 0.0, lost: float = 0.0) -> None:
-        #: The end of the last cut's pause.
+    def __init__(self, at: float, since: float, *, waited: float = 0.0, score: float = 0.0, lost: float = 0.0) -> None:
+        #: The last cut.
         self.at = at
-        #: The limit that the last cut left, raised by each slow climb.
-        self.ceiling = ceiling
-        #: The last time when the score was zero.
+        #: The first refusal since the score was zero.
         self.since = since
+        #: The pause after the last cut.
+        self.waited = waited
         self.score = score
-        #: In an outage: the limit before, to which accepted requests lead back.
+        #: In an outage: the gap before, to which accepted requests lead back.
         self.lost = lost
 
-    def accept(self, now: float, seconds: float) -> None:
+    def accept(self) -> None:
+        self.accepted += 1
+        self.projected += 1.0
+        self.recently += 1
         if self.score < EVENT:
             self.score -= TOLERATED
         if self.score <= 0.0:
-            self.score, self.since, self.recently = 0.0, now, 0.0
-        if now - seconds >= self.at:
-            self.accepted += seconds
-            self.recently += seconds
+            self.score, self.recently = 0.0, 0
+
+    def rate(self, now: float, shortest: float) -> float:
+        """Return how many requests per second the service accepts."""
+        run = max(shortest, now - self.at - self.waited)
+        # A pause is asked for at once, so the climb tells; and the last pause may have filled a quota, or not.
+        mean = (self.projected if self.pause else self.accepted) / math.sqrt(run * (run + self.waited))
+        # The first is too low after a climb, the second if the service counts by the second, or longer.
+        return max(mean, self.recently / max(shortest, now - self.since))
 
 
 class AdaptiveLimit:
@@ -85,7 +95,7 @@ class AdaptiveLimit:
         self._measure_at, self._period = math.inf, 1.0
         # Seconds that the last measurement took.
         self._took = 0.0
-        self._refusals = _Refusals(now, math.inf, now)
+        self._refusals = _Refusals(now, now)
         self._window = _Answers(now, now + SHORTEST, skip=0, need=FEWEST)
 
     def started(self, now: float) -> None:
@@ -99,12 +109,11 @@ class AdaptiveLimit:
         work; such an answer counts only if it was slow. ``starved``: other requests wait for the slot, and for nothing
         else. If none wait, the limit limits nothing, so the latency does not count.
         """
+        starved = starved and self.in_flight >= self.limit  # else they wait for the gap
         self.in_flight -= 1
         refusals = self._refusals
         if ok:
-            refusals.accept(now, seconds or 0.0)
-            if refusals.lost:
-                self._recover(now)
+            self._accept(now, seconds)
         window = self._window
         if starved and self.limit < int(self._goal):
             self.limit += 1
@@ -117,6 +126,21 @@ class AdaptiveLimit:
                 self._cut(now)
         elif seconds is not None and starved:
             self._observe(now, seconds, ok=ok)
+
+    def _accept(self, now: float, seconds: float | None) -> None:
+        """Count an accepted request. It raises the rate."""
+        refusals = self._refusals
+        refusals.accept()
+        if self._latency == math.inf and seconds is not None:
+            self._latency = seconds
+        if refusals.lost:
+            self.gap = max(refusals.lost, self.gap / 2)
+            refusals.lost = refusals.lost if refusals.lost < self.gap else 0.0
+        elif self.gap:
+            calm = CALM * (refusals.waited + self._round() + EVENT * self.gap)
+            climb = 1.0 + 2 * STEADY * self.gap * (now - refusals.at) / calm**2
+            self.gap, refusals.projected = self.gap / climb, refusals.projected * climb
+            self.gap = self.gap if self.gap > self._known() / self._cap else 0.0
 
     def _observe(self, now: float, seconds: float, *, ok: bool) -> None:
         """Count an answer of the window, and judge the window at its end. A fast refusal says nothing."""
@@ -137,37 +161,31 @@ class AdaptiveLimit:
         refusals = self._refusals
         refusals.answered |= answered
         if self._window.skip == 0:
+            refusals.since = refusals.since if refusals.score else now
             refusals.score += EVENT if pause else 1.0
             refusals.pause = max(refusals.pause, pause)
-            if answered and not self.gap:
-                self.gap = self._pace()
+            if answered and refusals.score >= EVENT:
+                # Fast refusals are not to be repeated faster than answers come.
+                self.gap = max(self.gap, self._least_gap())
 
     def _cut(self, now: float) -> None:
-        """Lower the limit to what was accepted, by Little's law: its mean number in flight."""
-        refusals, current = self._refusals, self._slots()
+        """Lower the rate to what was accepted, and the limit to the slots that the rate needs."""
+        refusals, gap, limit = self._refusals, max(self.gap, self._least_gap()), float(self.limit)
         if not (refusals.accepted or refusals.answered):  # nothing listens: fewer requests would not help
-            self._refusals = _Refusals(refusals.at, refusals.ceiling, now)
+            self._refusals = _Refusals(refusals.at, now)
             return
-        # The first mean is too low if the limit was, the second if the service counts by the second, or longer.
-        accepted = max(
-            refusals.accepted / max(self._round(), now - refusals.at),
-            refusals.recently / max(self._round(), now - refusals.since),
-        )
-        goal = current * max(LEAST, min(1.0 - STEADY, accepted / current))
+        if refusals.accepted:
+            share = gap * refusals.rate(now, self._round()) * (1.0 - STEADY / 2)
+            self.gap = min(1.0, gap / max(LEAST, min(1.0 - STEADY, share)))
+            self._refusals = _Refusals(now, now, waited=refusals.pause)
+            needed = self._known() / self.gap
+            limit = min(limit, needed * (1.0 + STEADY) + ROOM * math.sqrt(needed))
+        else:  # an outage, or a quota is used up for now: that says nothing about the limit
+            self.gap = min(1.0, gap / LEAST)
+            lost = refusals.lost or gap
+            self._refusals = _Refusals(now, now, waited=refusals.pause, score=EVENT / 2, lost=lost)
         self._before, self._step = None, STEADY
-        if not refusals.accepted:  # an outage, or a quota is used up for now: that says nothing about the limit
-            lost = refusals.lost or current
-            self._refusals = _Refusals(now + refusals.pause, refusals.ceiling, now, score=EVENT / 2, lost=lost)
-        else:
-            self._refusals = _Refusals(now + refusals.pause, goal, now)
-        self._set(now, goal)
-
-    def _recover(self, now: float) -> None:
-        """Double the limit with each accepted request after an outage."""
-        refusals = self._refusals
-        goal = min(2.0 * self._slots(), refusals.lost)
-        refusals.lost = refusals.lost if goal < refusals.lost else 0.0
-        self._set(now, goal)
+        self._set(now, limit, skips=True)
 
     def _judge(self, now: float) -> None:
         """End the window if it tells enough, and set the limit by its latency.
@@ -196,11 +214,6 @@ class AdaptiveLimit:
         else:
             self._before, self._step, goal = None, min(1.0, max(STEADY, 2.0 * step)), current * (1.0 + step)
         goal = max(current / 2, min(2.0 * current, goal + ROOM * math.sqrt(current)))
-        refusals = self._refusals
-        if goal > refusals.ceiling:
-            calm = current * (1.0 + (now - window.began) * (now - refusals.at) / CALM)
-            refusals.ceiling = max(refusals.ceiling, min(goal, calm))
-            self._step, goal = STEADY, min(goal, refusals.ceiling)
         self._set(now, goal)
 
     def _measure(self, now: float) -> None:
@@ -222,7 +235,6 @@ class AdaptiveLimit:
             self._base = min(old, self._latency)
             # At least the latency just measured, as that had no queue.
             slots = max(slots * self._base / old, self._slots())
-        self._refusals.ceiling *= self._base / old  # a rate limit leaves more slots to slower requests
         self._period = min(LONGEST, 2.0 * self._period) if 0.8 < self._base / old < 1.25 else 1.0
         self._before, self._step = None, STEADY
         self.limit = max(self.limit, min(int(slots), self._cap))
@@ -235,21 +247,16 @@ class AdaptiveLimit:
         return max(SHORTEST, self._known())
 
     def _known(self) -> float:
-        return 0.1 if self._latency == math.inf else self._latency
+        return SHORTEST if self._latency == math.inf else self._latency
 
-    def _pace(self) -> float:
-        """Return the seconds between two starts: fast refusals are not to be repeated faster than answers come."""
-        refusals = self._refusals
-        is_paced = refusals.ceiling < math.inf or refusals.score >= EVENT / 2
-        return min(1.0, self._known() / self._goal) if is_paced else 0.0
+    def _least_gap(self) -> float:
+        """Return the seconds between two starts if all slots are in use."""
+        return min(1.0, self._known() / self.limit)
 
     def _set(self, now: float, goal: float, *, skips: bool = False) -> None:
-        self._goal = goal = max(min(1.0, self._known()), min(goal, self._cap))  # at least a request per second
+        self._goal = goal = max(1.0, min(goal, self._cap))
         skips = skips or int(goal) < self.limit
-        self.gap = self._pace()
         self.limit = max(1, min(self.limit, int(goal)))
-        if self.gap:
-            self.limit = min(self.limit + 1, self._cap)  # the pace is the bound: whole slots are too coarse
         need = max(FEWEST, int(goal / 2)) if self._before is None else max(FEWEST // 2, int(goal))
         self._window = _Answers(now, now + self._round(), skip=self.in_flight if skips else 0, need=need)
 

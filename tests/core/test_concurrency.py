@@ -5,7 +5,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.limited_client import BusyClient, Pool, Simulation, Throttled, about
 from support.throttling import Bucket, Outage, Window
@@ -226,6 +226,7 @@ gaps = st.floats(0, 40)
 events = st.tuples(st.sampled_from(["start", "accepted", "failed", "refused"]), gaps, st.floats(0, 60))
 
 
+@example(script=[("start", 0.0, 0.0), ("failed", 0.0, 0.1)], cap=1, starved=True)
 @given(st.lists(events, max_size=200), st.integers(1, 1000), st.booleans())
 def test_whatever_happens_the_limit_stays_between_1_and_the_cap(script, cap, starved):
     limit, now = AdaptiveLimit(0.0, cap=cap), 0.0
