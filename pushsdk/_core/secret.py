@@ -3,7 +3,7 @@
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
@@ -38,7 +38,7 @@ class _Hidden:
 
     def __init__(self, value: Any) -> None:
         self.reveal: Callable[[], Any] = lambda: value
-        self.forms: Callable[[], dict[str, str]] = cache(lambda: _forms(value))
+        self.forms: Callable[[], dict[str, str]] | None = None  # set by the first masking, and as hidden
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Hidden) and bool(self.reveal() == other.reveal())
@@ -81,7 +81,7 @@ def mask(secret: Secret | None, text: str, *, is_cut: bool = False) -> str:
 
     ``is_cut``: the text may end within the secret.
     """
-    forms, parts, end = secret._hidden.forms() if secret else {}, list[str](), 0
+    forms, parts, end = _forms_of(secret._hidden) if secret else {}, list[str](), 0
     if not (is_cut or _has_escape(text) or any(form in text for form in forms)):
         return text
     for start, last in sorted(_spans(forms, text, is_cut)):
@@ -89,6 +89,14 @@ def mask(secret: Secret | None, text: str, *, is_cut: bool = False) -> str:
             parts += text[end:start], "***"
             end = last
     return "".join(parts) + text[end:]
+
+
+def _forms_of(hidden: _Hidden) -> dict[str, str]:
+    """Return the forms, which are kept with the secret and end with it."""
+    if hidden.forms is None:
+        forms = _forms(hidden.reveal())
+        hidden.forms = lambda: forms  # a cache for each secret would triple the cost of one
+    return hidden.forms()
 
 
 def _forms(plain: str) -> dict[str, str]:
