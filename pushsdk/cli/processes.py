@@ -142,7 +142,7 @@ def _totals(states: Collection[Progress]) -> Iterator[Progress]:
 def _wait_and_send(pipe: Any, others: Iterable[Any]) -> None:
     """Wait for a job from the parent, and send its files."""
     gc.freeze()  # a collection would copy the pages that the parent shares
-    for number in (signal.SIGINT, *HANGUP):  # the parent passes them on
+    for number in (signal.SIGINT, *HANGUP):  # the parent handles them
         signal.signal(number, signal.SIG_IGN)
     for other in others:  # with a copy of these, no child would notice its parent's end
         other.close()
