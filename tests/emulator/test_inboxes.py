@@ -29,6 +29,7 @@ async def test_the_list_is_bounded_and_the_counts_are_not(running):
 async def test_delayed_requests_overtaken_by_a_reset_are_answered_and_not_stored(wire, emulator):
     inbox = emulator.inbox()
     inbox.set_faults([Fault.delay(0.05, first=2, name="slow")])
+    assert [fault.name for fault in inbox.faults] == ["slow"]
     sent = asyncio.gather(wire.push("ann"), wire.campaign())
     await until(lambda: inbox.hits() == {"slow": 2})
     inbox.forget()
