@@ -44,12 +44,6 @@ def test_a_partially_ignored_line_is_partial(line, ignored):
     assert parse(line) == msgspec.structs.replace(parse(ignored), partial=True)
 
 
-@pytest.mark.parametrize("line", ["x is:Refused", "status:422"])
-def test_a_line_can_ask_for_a_result(line):
-    assert parse(line).names_fate
-    assert not parse("is:push is:campaign is:open").names_fate
-
-
 def test_a_search_shows_no_value_in_its_repr():
     search = parse("user:ann title:secret")
     assert (repr(search), pretty_repr(search)) == ("Search(...)", "Search()")
