@@ -126,6 +126,11 @@ def test_a_table_of_any_name_can_be_quoted_and_opens_no_other_file(tmp_path):
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
+def test_values_of_csv_stay_text_with_any_delimiter(tmp_path):
+    made(tmp_path, "t.csv", "\ufeffuser_id;x\n007;d,e\n1e5; 1 \n")
+    assert rows_of(tmp_path, "FROM t") == [("007", {"x": "d,e"}), ("1e5", {"x": " 1 "})]
+
+
 def test_json_lines_keep_their_texts(tmp_path):
     row = {"user_id": "007", "d": "2024-01-01", "t": "10:00:00", "u": "6BA7B810-9DAD-11D1-80B4-00C04FD430C8", "n": 5}
     row |= {"s": "2024-01-01T10:00:00Z", "f": 1.5, "b": True, "o": {"a": [1, None]}, "z": None}
