@@ -132,7 +132,7 @@ class AdaptiveLimit:
         refusals = self._refusals
         refusals.accept()
         if self._latency == math.inf and seconds is not None:
-            self._latency = seconds
+            self._latency = max(1e-6, seconds)  # a clock may not have moved
         if refusals.lost:
             self.gap = max(refusals.lost, self.gap / 2)
             refusals.lost = refusals.lost if refusals.lost < self.gap else 0.0

@@ -104,7 +104,7 @@ async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
         _check_header(journal.header, asked, path)
         if settings.parts:
             return await _split(lifetime.enter(), settings, journal)
-        if settings.seen is not msgspec.UNSET and journal.notes.completed not in (None, settings.seen):
+        if settings.seen is not msgspec.UNSET and journal.notes.ended not in (None, settings.seen):
             return report_of(journal, run=path)
         return await _send(lifetime.enter(), settings, journal, logger.info)
 

@@ -51,7 +51,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     parts: CountOrZero = 0
     """Plan the run, and split the plan into so many run files beside it, which are sent instead. Not public."""
     seen: Any = msgspec.UNSET
-    """``Notes.completed`` as the caller has seen it: a run that another process has completed since is not sent."""
+    """``Notes.ended`` as the caller has seen it: a run that another process has ended since is not sent."""
     path: Path | None = None
     """The run file's absolute path. Set here, so changing the working directory later has no effect."""
 

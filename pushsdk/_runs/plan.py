@@ -89,11 +89,6 @@ class Notes(Guarded, msgspec.Struct, frozen=True):
     stop_reason: StopReason | None = None
     """The reason why the last process ended early; None if all was sent, or while a process sends."""
 
-    @property
-    def completed(self) -> float | None:
-        """Time when the run was last sent, to its end or its limit; None while it is sent, and if it was stopped."""
-        return self.ended if self.stop_reason is None or self.stop_reason.by == "limit" else None
-
 
 Event = tuple[int, int, UserStatus]
 """One change in the log: the plan's users ``start`` to ``stop`` - 1 have this status from now on."""

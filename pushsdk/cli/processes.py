@@ -171,7 +171,7 @@ async def _send_files(
         async with client:
             while left and not stop.is_set() and limit > 0:
                 before = left.popleft()
-                options["seen"] = before.ended if before.stopped_by in (None, "limit") else None
+                options["seen"] = before.ended
                 options["limit"] = limit
                 try:
                     report = await client.resume(before.file, stop=stop, on_progress=tell, **options)

@@ -227,6 +227,7 @@ events = st.tuples(st.sampled_from(["start", "accepted", "failed", "refused"]), 
 
 
 @example(script=[("start", 0.0, 0.0), ("failed", 0.0, 0.1)], cap=1, starved=True)
+@example(script=[("start", 0.0, 0.0), ("accepted", 0.0, 0.0), ("refused", 1.0, 51.0)], cap=1, starved=False)
 @given(st.lists(events, max_size=200), st.integers(1, 1000), st.booleans())
 def test_whatever_happens_the_limit_stays_between_1_and_the_cap(script, cap, starved):
     limit, now = AdaptiveLimit(0.0, cap=cap), 0.0

@@ -219,7 +219,7 @@ def test_a_job_that_no_retry_helps_has_no_delay():
 def test_each_fix_has_a_name_for_its_options(names):
     assert names.keys() == LIBRARY.keys()
     for _, fix in FIXES:
-        assert "{" not in fix.format_map({**names, "pause": "9 s", "request_id": "r-1"})
+        assert "{" not in fix.format_map({**names, "pause": "9 s", "when": "later", "request_id": "r-1"})
 
 
 def test_an_error_is_worded_when_it_is_read_and_survives_a_pickle_and_a_copy():

@@ -5,7 +5,7 @@ import os
 from shutil import copyfile
 
 import pytest
-from support.fake_service import MESSAGE, FakeService, client_of
+from support.fake_service import MESSAGE, FakeService, answer, client_of
 from support.virtual_time import virtual
 
 from pushsdk import Batching, Outcome, RunFileError, RunPlanError, read_report
@@ -140,10 +140,12 @@ async def test_files_made_one_by_one_are_each_needed_once(tmp_path, copy):
         read_report(tmp_path)
 
 
+@pytest.mark.parametrize(("status", "options"), [(204, {"limit": 2}), (401, {})])
 @virtual
-async def test_a_run_that_another_process_has_sent_to_its_end_or_its_limit_meanwhile_is_not_sent(tmp_path):
-    service, path = FakeService(), tmp_path / "run"
+async def test_a_run_that_another_process_has_ended_meanwhile_is_not_sent(tmp_path, status, options):
+    service, path = FakeService(answer(status)), tmp_path / "run"
     async with client_of(service, batching=SMALL) as client:
-        limited = await client.broadcast(USERS, MESSAGE, run=path, limit=2)
-        assert (await client.resume(path, seen=None)).accepted == 2
-        assert (await client.resume(path, seen=limited.ended)).accepted == 10
+        ended = await client.broadcast(USERS, MESSAGE, run=path, **options)
+        again = await client.resume(path, seen=None)
+        assert (again.accepted, again.stopped_by) == (ended.accepted, ended.stopped_by)
+        assert (await client.resume(path, seen=ended.ended)).accepted == 10
