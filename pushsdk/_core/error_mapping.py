@@ -145,8 +145,9 @@ def partial_error(
     counts = Counter(outcomes.values())
     worst = max(counts, key=_FROM_BEST_TO_WORST.index)
     cause, number = _most_frequent([part for part in parts if part[1].outcome is worst], target)
+    is_repeatable = is_keyed or {Outcome.ACCEPTED, Outcome.UNKNOWN}.isdisjoint(counts)
     error = errors.PartialError(
-        Parts(dict(counts), None if cause is None else cause.args[0], number),
+        Parts(dict(counts), None if cause is None else cause.args[0], number, is_repeatable),
         outcome=worst,
         attempts=attempts_of(parts),
         user_ids=tuple(outcomes),
@@ -155,8 +156,7 @@ def partial_error(
         set_answer(error, cause)
         error.__cause__ = cause.__cause__
     error.outcomes = outcomes
-    is_spent = not {Outcome.ACCEPTED, Outcome.UNKNOWN}.isdisjoint(counts)
-    _set_retry(error, [verdict for _, verdict in parts if is_retryable(verdict)], is_allowed=is_keyed or not is_spent)
+    _set_retry(error, [verdict for _, verdict in parts if is_retryable(verdict)], is_allowed=is_repeatable)
     return error
 
 

@@ -51,7 +51,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
             times, again = (f" up to {self.sent} times", "once more") if self.sent > 1 else ("", "twice")
             risk = "; " + (target.operation if target else PUSH).in_doubt.format(times=times, again=again)
         fix = self._fix(target, names) if target else ""
-        return f"{_HEADS[self.verdict.outcome]}: {self._cause()}{self._end()}{self._used_up()}{risk}{fix} [{self.code}]"
+        return f"{_HEADS[self.verdict.outcome]}: {self._cause()}{self._end()}{self._by_policy()}{risk}{fix} [{self.code}]"
 
     @property
     def code(self) -> str:
@@ -92,11 +92,11 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         end = "not retried again: " if len(attempts) > 1 else "not retried: "
         return f"; {end}{self._failure()}"
 
-    def _used_up(self) -> str:
+    def _by_policy(self) -> str:
         """Return that the policy ended the retries, if nothing else did."""
         attempts = self.verdict.attempts
-        by_policy = self.verdict.failure is None and attempts[1:] and attempts[-1].retryable
-        return "; not retried again: the policy's attempts are used up" if by_policy else ""
+        is_last = self.verdict.failure is None and attempts[1:] and attempts[-1].retryable
+        return "; not retried again: the retry policy allows no more attempts" if is_last else ""
 
     def _failure(self) -> str:
         return ": ".join(filter(None, (self.verdict.failure or _UNTRIED, self._bound())))
@@ -213,6 +213,8 @@ class Parts(Wording, msgspec.Struct, frozen=True):
     """The most frequent cause for the worst outcome."""
     users: int = 0
     """The users with this cause."""
+    is_repeatable: bool = True
+    """True if the same call can't push to anyone twice."""
 
     def render(self, names: Mapping[str, str]) -> str:
         """Return the number of users with each outcome, and the most frequent cause."""
@@ -220,7 +222,8 @@ class Parts(Wording, msgspec.Struct, frozen=True):
             [f"{self.counts[outcome]} {outcome.value}" for outcome in Outcome if outcome in self.counts]
         )
         most = f". Most often ({count(self.users)}): {self.example.render(names)}" if self.example else ""
-        return f"users have different outcomes: {summary}{names['outcomes']}{most}"
+        whole = "" if self.is_repeatable else ". Don't repeat the whole call: it may push to some users again"
+        return f"users have different outcomes: {summary}{names['outcomes']}{whole}{most}"
 
 
 def _seconds(wait: float | None) -> str:

@@ -154,6 +154,7 @@ def test_the_text_has_the_cause_of_most_users_and_their_number():
     assert error.status == 400
     assert str(error) == (
         "users have different outcomes: 1 ACCEPTED, 3 REJECTED; see .outcomes. "
+        "Don't repeat the whole call: it may push to some users again. "
         "Most often (2 users): rejected: HTTP 400 Bad Request [rejected-400]"
     )
 
@@ -205,6 +206,7 @@ def test_the_delay_of_a_job_is_what_the_service_asked_for_or_the_default(retry_a
 def test_a_partial_error_tells_how_long_the_service_asked_to_wait():
     error = partial_error(["a", "b"], [(("a",), verdict(THROTTLED)), part(NOT_SENT, "b")])
     assert (error.retryable, error.retry_after) == (True, 70.0)
+    assert "repeat" not in str(error)
 
 
 def test_a_job_that_no_retry_helps_has_no_delay():
