@@ -51,7 +51,8 @@ class Facts(Wording, msgspec.Struct, frozen=True):
             times, again = (f" up to {self.sent} times", "once more") if self.sent > 1 else ("", "twice")
             risk = "; " + (target.operation if target else PUSH).in_doubt.format(times=times, again=again)
         fix = self._fix(target, names) if target else ""
-        return f"{_HEADS[self.verdict.outcome]}: {self._cause()}{self._end()}{self._by_policy()}{risk}{fix} [{self.code}]"
+        end = self._end() or self._by_policy()
+        return f"{_HEADS[self.verdict.outcome]}: {self._cause()}{end}{risk}{fix} [{self.code}]"
 
     @property
     def code(self) -> str:

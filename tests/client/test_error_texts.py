@@ -195,7 +195,7 @@ async def test_a_timeout_names_the_setting_and_has_a_timeout_error_as_its_cause(
 async def test_a_call_whose_attempts_are_used_up_says_so():
     retry = RetryPolicy.safe(max_attempts=2, throttle_delay=0.001)
     text = str(await error_of(FakeService(Fault.status(429)).client(retry=retry)))
-    assert ", 2 attempts); not retried again: the retry policy allows no more attempts. Call again later. If this" in text
+    assert ", 2 attempts); not retried again: the retry policy allows no more attempts. Call again later" in text
 
 
 # -- answers ------------------------------------------------------------------------------------------------------

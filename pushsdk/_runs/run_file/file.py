@@ -48,8 +48,8 @@ _NEXT_STEP = {
 _DAMAGED = "it is damaged, so its outcomes are lost: a new run, or an older copy, would push to users again"
 #: The fix if a call asks for another plan.
 CONTINUE = (
-    "; to continue with the planned users, repeat the first call's arguments, or {resume}; another run pushes to all "
-    "of its users again{earlier_run}"
+    "; to continue with the planned users, also with those who opted out since, repeat the first call's arguments, or "
+    "{resume}; another run pushes to all of its users again{earlier_run}"
 )
 _EMPTY = "it is empty, nothing was planned in it: start the broadcast again"
 
