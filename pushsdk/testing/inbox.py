@@ -472,5 +472,5 @@ def _summary_row(request: RequestSummary) -> tuple[str, ...]:
     texts = show_texts(request.title or request.body)
     reason = f"fault {quoted(request.fault)}" if request.fault else request.error or ""
     status = "no response" if request.status is None else str(request.status)
-    verdict = "accepted" if request.accepted else "refused"
+    verdict = "accepted" if request.accepted else "not accepted"
     return (verdict, status, _subject(request), texts, f"({reason})" if reason else "")

@@ -20,11 +20,11 @@ def test_each_request_is_a_row():
     ]
     assert summary(rows, elsewhere=1).splitlines() == [
         "The service received 5 requests with this test's key, and accepted 3:",
-        '  accepted  204          push to "ann"             en "Hi"',
-        '  refused   503          push to "ann" and 2 more  en "Hi"    (fault "busy")',
-        '  accepted  no response  push to "ann"             en "Hi"    (fault "1: hang")',
-        "  refused   400          push                                 (no JSON)",
-        '  accepted  200          campaign                  en "Sale"',
+        '  accepted      204          push to "ann"             en "Hi"',
+        '  not accepted  503          push to "ann" and 2 more  en "Hi"    (fault "busy")',
+        '  accepted      no response  push to "ann"             en "Hi"    (fault "1: hang")',
+        "  not accepted  400          push                                 (no JSON)",
+        '  accepted      200          campaign                  en "Sale"',
         (
             "1 request had another key or another path: does the code use push.base_url and push.api_key? "
             "To see another key's requests: push.emulator.inbox(key)"

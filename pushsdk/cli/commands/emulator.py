@@ -42,8 +42,8 @@ _FROM_KEYS = {"SIGINT", "SIGQUIT"}  # a terminal sends these to the whole foregr
 
 app: App = App(name="emulator", help="Run the push service with the faults and limits of your choice.")
 for _name, _help in {
-    "requests": "Print the newest 1,000 requests that the emulator got, oldest first; with --json with their bodies.",
-    "tail": "Print each request that the emulator gets, until Ctrl-C.",
+    "requests": "Print your Api-Key's newest 1,000 requests, oldest first; with --json with their bodies.",
+    "tail": "Print each request that the emulator gets with your Api-Key, until Ctrl-C.",
     "reset": "Empty the emulator's inbox: requests, counts, campaigns, faults and limits.",
 }.items():
     app.command(f"pushsdk.cli.commands.inbox:{_name}", name=_name, help=f"{_help}\n\nSee: pushsdk docs emulator")
