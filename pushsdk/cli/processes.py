@@ -27,11 +27,12 @@ from pushsdk._core.secret import Secret
 from pushsdk._io.sender import log_to_stderr
 from pushsdk._runs.progress import TICK, Pace, Progress
 from pushsdk.cli import guarded
-from pushsdk.cli.exit import Exit
+from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.interrupt import HANGUP, signal_handlers
 from pushsdk.cli.terminal import warn
 
 _POLL = 0.1  # seconds until a locked file is tried again
+_PARENTS = (signal.SIGINT, *HANGUP)  # the parent handles these signals, also while its children start
 _COUNTS = ("planned", "accepted", "rejected", "unknown", "not_sent")
 Reports: TypeAlias = "Sequence[pushsdk.BroadcastReport]"
 Children = dict[Any, BaseProcess]
@@ -48,17 +49,32 @@ def waiting_processes(number: int) -> Iterator[Children]:
     context: Any = get_context("fork" if len(glob("/proc/self/task/*")) == 1 else "spawn")
     children: Children = {}
     try:
-        for _ in range(number):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_wait_and_send, args=(theirs, [*children, ours]))
-            process.start()
-            theirs.close()
-            children[ours] = process
+        with _ignored(_PARENTS):
+            for _ in range(number):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_wait_and_send, args=(theirs, [*children, ours]))
+                process.start()
+                theirs.close()
+                children[ours] = process
+    except OSError as error:
+        why = f"{number} processes can't start: {error.strerror}: give fewer --processes, or raise ulimit -n"
+        raise CommandError(why, Exit.CANNOT_RUN) from None
+    else:
         yield children
     finally:
         for process in children.values():
             process.kill()
             process.join()
+
+
+@contextmanager
+def _ignored(numbers: Iterable[int]) -> Iterator[None]:
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 async def send_folder(
@@ -142,11 +158,9 @@ def _totals(states: Collection[Progress]) -> Iterator[Progress]:
 def _wait_and_send(pipe: Any, others: Iterable[Any]) -> None:
     """Wait for a job from the parent, and send its files."""
     gc.freeze()  # a collection would copy the pages that the parent shares
-    for number in (signal.SIGINT, *HANGUP):  # the parent handles them
-        signal.signal(number, signal.SIG_IGN)
     for other in others:  # with a copy of these, no child would notice its parent's end
         other.close()
-    with suppress(EOFError):  # without a job
+    with _ignored(_PARENTS), suppress(EOFError):  # without a job
         job = pipe.recv()
         sys.exit(guarded(lambda: asyncio.run(_send_files(pipe, *job))))
 

@@ -1,5 +1,6 @@
 """``--processes``: a folder of run files, sent by child processes."""
 
+import errno
 import json
 import os
 import signal
@@ -114,6 +115,16 @@ def test_the_error_of_a_process_is_that_of_the_command(broadcast, monkeypatch):
     monkeypatch.setattr(runs, "send_folder", failed)
     result = broadcast()
     assert (result.code, "a process failed: see its error above" in result.err) == (4, True)
+
+
+def test_more_processes_than_the_system_has_files_for_say_how_many(broadcast, service, monkeypatch):
+    def no_files(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("multiprocessing.context.BaseContext.Pipe", no_files)
+    result = broadcast()
+    assert (result.code, service.requests) == (4, 0)
+    assert "2 processes can't start: Too many open files: give fewer --processes" in result.err
 
 
 def test_a_second_command_that_is_interrupted_reports_what_the_first_did(broadcast, command, service, monkeypatch):
