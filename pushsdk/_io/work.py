@@ -66,7 +66,9 @@ class Work:
                     # Last: calls that have ended may have left some.
                     await self._end_of({*self.late})
         except TimeoutError:
-            await let_read()  # if the loop is late, the answers come after its timers
+            pass
+        # If the loop is late, the answers come after its timers; and submitted sends that failed are reported soon.
+        await let_read()
 
     async def _end_of(self, items: set[object]) -> None:
         future = asyncio.get_running_loop().create_future()

@@ -67,7 +67,7 @@ async def test_an_unknown_end_of_a_cancelled_call_is_logged_as_a_warning_unless_
                 task = start(client.send("ann", MESSAGE))
                 await asyncio.sleep(seconds)
                 await cancel(task)
-    assert [record.levelname for record in caplog.records if "stopped waiting" in record.getMessage()] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if "waiting caller" in record.getMessage()] == ["WARNING"]
 
 
 @virtual
