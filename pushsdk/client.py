@@ -286,8 +286,7 @@ class AsyncPushClient(ClientViews):
         """Send to one user without a task: for code that starts many sends. The future ends as ``send`` would.
 
         Cancelling the future is like cancelling a task that awaits ``send``. It need not be awaited: ``on_event`` gets
-        a failure that nobody awaits (SendAbandoned), and ``flush`` waits for all. A call with an ``idempotency_key``
-        needs ``send``.
+        each failure (SendAbandoned), and ``flush`` waits for all. A call with an ``idempotency_key`` needs ``send``.
 
         Raises:
             ValidationError: The input can't be sent. Nothing was sent.

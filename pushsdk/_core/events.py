@@ -59,10 +59,7 @@ class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SendAbandoned(Guarded, msgspec.Struct, frozen=True, kw_only=True):
-    """A send ended after its caller had stopped waiting (cancelled, past the deadline).
-
-    Or a submitted one failed, and nobody awaited it.
-    """
+    """A send ended after its caller had stopped waiting (cancelled, past the deadline), or a submitted send failed."""
 
     outcome: Outcome
     user_ids: tuple[str, ...]

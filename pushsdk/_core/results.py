@@ -55,7 +55,7 @@ class DrainReport(Guarded, msgspec.Struct, frozen=True, kw_only=True):
     not_sent: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     abandoned: tuple[SendAbandoned, ...] = ()
-    """The last 1000 sends that ended after their caller had stopped waiting, or failed unawaited after ``submit``."""
+    """The last 1000 sends that ended after their caller had stopped waiting, or were submitted and failed."""
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         return [(name, len(getattr(self, name))) for name in self.__struct_fields__]
@@ -83,7 +83,7 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     not_begun: int = 0
     """Users in sends that waited for their turn until too little time was left for an answer."""
     abandoned: int = 0
-    """Sends that ended after their caller had stopped waiting, or failed unawaited after ``submit``."""
+    """Sends that ended after their caller had stopped waiting, and submitted ones that failed."""
     in_flight: int = 0
     """Requests in flight now."""
     limit: int = 0

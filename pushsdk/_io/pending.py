@@ -141,16 +141,13 @@ class PendingCalls:
             )
         return text
 
-    def warn(self, call: Call, error: PushError) -> None:
-        """Report a submitted send that nobody awaits, and log its error as a warning, unless ``on_event`` gets it."""
+    def warn(self, error: PushError) -> None:
+        """Log a submitted send's error as a warning, unless ``on_event`` gets it: perhaps nobody awaits it."""
         if self._emit is None:
             # Not the whole text: it may quote the service, whose words may have user ids.
             reason = f"{error.attempts[-1].reason} [{error.code}]" if error.attempts else str(error)
             users = count(len(error.user_ids))
             logger.warning("a submitted send to %s ended as %s: %s", users, error.outcome.value, reason)
-        if not call.abandoned:  # else reported at its end
-            call.abandoned = True
-            self.report_abandoned(call)
 
 
 def unsettled(call: Call) -> tuple[str, ...]:

@@ -329,7 +329,7 @@ class SendQueue:
 
 
 class SubmittedSend(asyncio.Future[Receipt]):
-    """The future of a call without a task. An error that nobody looks at is reported like an abandoned call's."""
+    """The future of a call without a task. Need not be awaited: its error is reported like an abandoned call's."""
 
     # With a dict and a constructor, a merged send would take a quarter more time.
     __slots__ = ("call", "queue")
@@ -343,19 +343,13 @@ class SubmittedSend(asyncio.Future[Receipt]):
             try:
                 receipt = self.queue.pending.conclude(call)
             except PushError as error:
-                # Without its traceback, which refers to this future.
+                # Without its traceback, which refers to this future; and retrieved, so that asyncio logs nothing.
                 self.set_exception(error.with_traceback(None))
-                # Two turns later: whoever waits has looked at the error by then, even with ``asyncio.wait``.
-                call_soon = self.get_loop().call_soon
-                call_soon(call_soon, self._report, call, error)
+                self.exception()
+                self.queue.pending.warn(error)
+                call.abandoned = True
                 return
         asyncio.Future.set_result(self, receipt)
-
-    def _report(self, call: Call, error: PushError) -> None:
-        """Report a call's error, unless somebody has looked at it."""
-        if self._log_traceback:
-            self.exception()  # so that asyncio logs nothing
-            self.queue.pending.warn(call, error)
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the call, as a task that awaits ``send`` would."""

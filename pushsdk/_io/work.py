@@ -66,9 +66,7 @@ class Work:
                     # Last: calls that have ended may have left some.
                     await self._end_of({*self.late})
         except TimeoutError:
-            pass
-        # If the loop is late, the answers come after its timers; and submitted sends that failed are reported soon.
-        await let_read()
+            await let_read()  # if the loop is late, the answers come after its timers
 
     async def _end_of(self, items: set[object]) -> None:
         future = asyncio.get_running_loop().create_future()

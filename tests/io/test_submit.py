@@ -1,35 +1,22 @@
 """Sends without a task: ``submit``, one user at a time."""
 
-import asyncio
 import logging
 
 import pytest
 from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of, idle, titled
 from support.virtual_time import turns, virtual
 
-from pushsdk import Limits, QueueFullError, RejectedError, ValidationError
+from pushsdk import Limits, QueueFullError, ValidationError
 
 
 @virtual
 async def test_without_on_event_a_failure_that_nobody_awaits_is_logged_as_a_warning(caplog):
     async with client_of(FakeService(answer(404), answer())) as client:
-        client.submit("a-user-with-a-name", MESSAGE).add_done_callback(str)
+        client.submit("a-user-with-a-name", MESSAGE)
         client.submit("b", OTHER)
         await client.flush()
-        assert client.stats().abandoned == 1
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == ["a submitted send to 1 user ended as REJECTED: HTTP 404 [rejected-404]"]
-
-
-@pytest.mark.parametrize("wait", [asyncio.gather, lambda send: asyncio.wait([send]), lambda send: send])
-@virtual
-async def test_a_failure_that_its_caller_awaits_is_the_callers_alone(wait, caplog):
-    client = client_of(FakeService(answer(404)))
-    with pytest.raises(RejectedError):
-        (send,) = (await wait(client.submit("a", MESSAGE)))[0]
-        send.result()
-    report = await client.aclose()
-    assert (report.abandoned, client.stats().abandoned, caplog.records) == ((), 0, [])
 
 
 @virtual
