@@ -83,6 +83,12 @@ OUTCOMES = [
 
 RETRIES = [
     Bug(
+        "a 204 on an idle connection is accepted although the policy doubts it",
+        "_io.sender:RequestSender.needs_steps",
+        "return self.work.closed or self.transport.fast is None or key.__class__ is NoKey or options.keyed",
+        "tests/runs/test_run_wire.py",
+    ),
+    Bug(
         "an unknown outcome is pushed again unasked",
         "_core.policy:RetryPolicy.should_retry",
         "return attempt.outcome is Outcome.UNKNOWN or attempt.retryable",
@@ -244,6 +250,22 @@ DEADLINES = [
             return flight
         """,
         "tests/io/test_deadlines.py",
+    ),
+    Bug(
+        "a request is begun after the time for its answer, as its claim took so long",
+        "_io.sender:RequestSender.send_reserved",
+        """
+            flight, fast, waiter = request.flight, self.transport.fast, self.loop.create_future()
+            respond = partial(resolve, waiter)
+            if not may_begin:
+                fast.release(flight.connection)
+            elif fast.start(flight.connection, request, respond):
+                self.counters.requests += 1
+                flight.begin(respond)
+                return self.accept(request) if await waiter else None
+            flight.connection = None
+        """,
+        "tests/runs/test_run_wire.py",
     ),
     Bug(
         "a send that was not begun is not told of",

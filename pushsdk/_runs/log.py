@@ -55,6 +55,8 @@ class RunFileLog:
         self._committing: _Group | None = None
         #: The error of the first failed commit. Nothing was committed after that.
         self.failed: BaseException | None = None
+        # Who had left a stop mark when it was last read.
+        self._stopped_by: str | None = None
 
     def give_up_claims(self) -> None:
         """Settle as UNKNOWN the users whom a killed process left CLAIMED. From now on CLAIMED means in flight."""
@@ -75,6 +77,12 @@ class RunFileLog:
     def note(self, notes: Notes) -> None:
         """Write the notes with the next commit."""
         self._group().notes = notes
+
+    def stopped_by(self) -> str | None:
+        """Return who has left a stop mark; as of the last commit while one in a thread has the file to itself."""
+        if self._committing is None:
+            self._stopped_by = self._journal.stopped_by()
+        return self._stopped_by
 
     def deadline(self) -> float:
         """Return infinity: these claims never expire."""
@@ -160,7 +168,10 @@ class RunFileLog:
         if self.failed is None:
             group.is_begun = not at_once
             try:
-                return self._journal.commit(group.events, group.notes, at_once=at_once)
+                is_done = self._journal.commit(group.events, group.notes, at_once=at_once)
+                if not at_once:
+                    self._stopped_by = self._journal.stopped_by()
+                return is_done
             except Exception as error:  # noqa: BLE001 - raised by ``check``
                 self.failed = error
         return True

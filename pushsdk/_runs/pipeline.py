@@ -248,7 +248,7 @@ class Pipeline:
     def _tick(self) -> None:
         self._report()
         self._note()
-        if (by := self._journal.stopped_by()) is not None:
+        if (by := self._log.stopped_by()) is not None:
             self.stop("asked", f"{by} stopped it")
 
     def _note(self, *, ended: float | None = None) -> None:

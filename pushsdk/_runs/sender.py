@@ -279,7 +279,8 @@ class ChunkSender:
         sender = self._engine.sender
         if not sender.reserve(job):
             return None
-        _, body = await claim.claim(job.part)
+        job.part, body = await claim.claim(job.part)
+        job.body = body or job.body
         verdict = await sender.send_reserved(job, may_begin=body is not None)
         if not job.is_begun:
             claim.settle(verdict or _UNCLAIMED)

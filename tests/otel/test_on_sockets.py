@@ -107,6 +107,13 @@ async def test_aiohttps_instrumentation_makes_no_span_with_or_without_ours(
     assert {span.instrumentation_scope.name for span in telemetry.spans} == {"pushsdk"}
 
 
+async def test_a_run_request_on_an_idle_connection_has_its_span(telemetry, emulator):
+    async with telemetry.instrument(AsyncPushClient(emulator.base_url, KEY)) as client:
+        await client.send("a", MESSAGE)
+        await client.broadcast(["b"], MESSAGE)
+    assert len(telemetry.attempts) == 2
+
+
 async def test_the_send_continues_if_no_context_can_be_attached(telemetry, emulator, monkeypatch, caplog):
     def broken(_):
         raise RuntimeError("no context for user a")

@@ -28,6 +28,9 @@ class Tape:
         self.groups.append(len(events))
         return True
 
+    def stopped_by(self):
+        return None
+
     def apply(self, events, notes):
         self.committed.extend(start for start, _, _ in events)
 

@@ -2,17 +2,19 @@
 
 import asyncio
 import socket
+import sqlite3
 from contextlib import suppress
 
 import pytest
 from support.fake_service import start
 from support.kill_child import MESSAGE, names
-from support.wire_faults import Step, hold, only, take, when
-from support.wire_rig import client_of
-from support.wire_server import WireServer
+from support.wire_faults import Step, always, good, hold, only, take, when
+from support.wire_rig import meeting
 
-from pushsdk import Batching, Limits, RetryPolicy, RunFileError, Timeout, read_report
+from pushsdk import Batching, Limits, Outcome, RetryPolicy, RunFileError, Timeout, read_report
 from pushsdk._runs.run_file.journal import Journal
+
+ONE = {"batching": Batching(max_users=1), "limits": Limits(in_flight=1), "retry": RetryPolicy.safe()}
 
 
 def close(server, run):
@@ -43,14 +45,30 @@ async def test_each_user_has_the_outcome_that_the_wire_proves(act, is_sent, outc
         await hold(wire)
 
     monkeypatch.setattr(Journal, "commit", committing)
-    one = {"batching": Batching(max_users=1), "limits": Limits(in_flight=1), "timeout": Timeout(attempt=0.3)}
-    async with (
-        WireServer(when(only(1), Step(answer)) if is_sent else None) as server,
-        client_of(server, retry=RetryPolicy.safe(), **one) as client,
-    ):
+    script = when(only(1), Step(answer)) if is_sent else None
+    async with meeting(script, timeout=Timeout(attempt=0.3), **ONE) as (server, client):
         run = start(client.broadcast(names(3), MESSAGE, run=tmp_path / "run"))
         with suppress(asyncio.CancelledError, RunFileError):
             await run
     rows = list(read_report(tmp_path / "run").rows())
     assert " ".join(row.outcome for row in rows) == outcomes
     assert server.processed == {row.user_id: 1 for row in rows if row.outcome != "NOT_SENT"}
+
+
+async def test_a_lock_of_the_run_file_stops_neither_the_loop_nor_makes_a_request_late(tmp_path, monkeypatch):
+    async def lock(wire):
+        other = sqlite3.connect(tmp_path / "run")
+        other.execute("BEGIN IMMEDIATE")
+        asyncio.get_running_loop().call_later(0.3, other.close)
+        await asyncio.sleep(0.05)
+        await good.run(wire)
+
+    monkeypatch.setattr("pushsdk._runs.stopping.TICK", 0.01)
+    async with meeting(when(always, Step(lock)), timeout=Timeout(attempt=0.2), **ONE) as (_, client):
+        assert (await client.broadcast(names(2), MESSAGE, run=tmp_path / "run")).accepted == 2
+
+
+async def test_a_policy_that_doubts_a_204_holds_on_an_idle_connection():
+    policy = RetryPolicy.safe(statuses={204: Outcome.UNKNOWN})
+    async with meeting(**{**ONE, "retry": policy}) as (_, client):
+        assert (await client.broadcast(names(3), MESSAGE)).unknown == 3
