@@ -127,7 +127,7 @@ RETRIES = [
     Bug(
         "a retry is made past its call's deadline",
         "_io.sender:RequestSender._allows",
-        "return not self.closed",
+        "return not self.work.closed",
         "tests/io/test_retrying.py::test_a_failure_that_may_not_be_retried_does_not_enter_the_loop",
     ),
     Bug(
