@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -41,7 +42,7 @@ def judge(report, service, *, unknown, least=1, users=USERS):
     assert len(outcomes) == users == report.planned
     totals = verdict(((outcome, pushed.get(user, 0), 0) for user, outcome in outcomes.items()), doubt=unknown)
     assert pushed.keys() <= outcomes.keys()
-    assert totals == {"ACCEPTED": report.accepted, "UNKNOWN": report.unknown}
+    assert totals == Counter({"ACCEPTED": report.accepted, "UNKNOWN": report.unknown})
     assert report.unknown >= least
 
 
