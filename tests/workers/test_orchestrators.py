@@ -68,7 +68,8 @@ def test_a_flow_that_fails_is_killed_and_starts_anew_pushes_to_each_user_once(tm
         pushed = service.users()
     rows = read_report(tmp_path / "2026-11-28.run").rows()
     totals = verdict((row.outcome.name, pushed.get(row.user_id, 0), 0) for row in rows)
-    assert (totals.total(), totals.keys()) == (USERS, {"ACCEPTED", "UNKNOWN"})
+    assert totals.total() == USERS
+    assert totals.keys() <= {"ACCEPTED", "UNKNOWN"}
 
 
 def test_the_task_of_airflow_fails_for_users_that_are_left_and_for_a_run_without_a_day(tmp_path, monkeypatch):
