@@ -11,9 +11,11 @@ from support.wire_server import WireServer
 from pushsdk import (
     AsyncPushClient,
     ClaimStoreError,
+    MobilePush,
     OutcomeUnknownError,
     Receipt,
     RetryPolicy,
+    ValidationError,
 )
 from pushsdk._core.idempotency import digest_of
 from pushsdk._core.user_states import UserState
@@ -21,6 +23,7 @@ from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
+OTHER = MobilePush(title={"en": "Other"})
 ACCEPTED, UNKNOWN = UserState.ACCEPTED, UserState.UNKNOWN
 
 
@@ -38,6 +41,15 @@ async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed():
         assert isinstance(error, OutcomeUnknownError)
         assert (len(error.attempts), client.stats().unknown, client.stats().not_sent) == (1, 1, 0)
     assert len(service.requests) == 1
+
+
+@virtual
+async def test_another_payload_is_refused_also_if_the_service_is_down():
+    claims = ShakyClaims()
+    async with FakeService().client(claims=claims) as client:
+        await deliver(client)
+    async with FakeService(Fault.refused()).client(claims=claims) as client:
+        assert isinstance(await deliver(client, "user-1", OTHER), ValidationError)
 
 
 @pytest.mark.parametrize("record", [b"{}", b'{"fingerprint":"x","claimed_at":0,"users":' + b"[" * 100_000])

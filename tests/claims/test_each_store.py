@@ -368,6 +368,11 @@ async def test_a_connection_is_refused_as_it_may_be_in_a_transaction(postgres_ur
     await connection.close()
 
 
+async def test_a_postgres_that_can_lose_claims_says_how(postgres_url):
+    async with PostgresClaims(postgres_url) as store:
+        assert any("fsync" in risk for risk in await store.risks())
+
+
 async def test_concurrent_processes_create_one_table(postgres_url):
     stores = [PostgresClaims(postgres_url, table="begun_together") for _ in range(8)]
     claims = [Claim(key_of(number)[32:], b"{}") for number in range(24)]

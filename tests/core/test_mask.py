@@ -139,3 +139,7 @@ def test_a_masked_key_ends_with_its_secret():
     assert mask(secret, "a-long-key") == "***"
     del key, secret
     assert kept() is None
+
+
+def test_any_number_of_backslashes_within_a_key_is_masked():
+    assert mask(Secret.of("SECRET/MARKER"), "SECRET/" + "\\" * 20 + "MARKER") == "***"

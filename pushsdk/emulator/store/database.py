@@ -144,8 +144,8 @@ def _locked_path(path: Path, stack: ExitStack) -> Path:
 
 
 def _discard(guard: ProcessGuard, ending: ExitStack) -> None:
-    if not guard.is_inherited:
-        ending.close()
+    end = ending.pop_all if guard.is_inherited else ending.close  # a forked child leaves all to its parent
+    end()
 
 
 def _close_all(connections: list[sqlite3.Connection]) -> None:
