@@ -202,7 +202,7 @@ class WireServer:
     async def quiet(self):
         """Wait until every connection has ended, so that all that was written to them has been read."""
         while self._tasks:
-            await asyncio.gather(*self._tasks)
+            await asyncio.wait(self._tasks)  # unlike a gather, it takes a turn of the loop if all are done
 
     def wire_of(self, peer):
         """Return the open connection to ``peer``, a socket name."""
