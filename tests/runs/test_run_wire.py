@@ -1,4 +1,4 @@
-"""What comes between a request's claim and its answer, if the request goes over an idle connection."""
+"""Events between a request's claim and its answer, if the request goes over an idle connection."""
 
 import asyncio
 import socket
