@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 import json
 import os
 import re
@@ -109,6 +110,14 @@ def test_every_module_has_a_name_of_its_own_and_is_run_by_a_dedicated_test():
     assert sorted(set(names)) == sorted(names)
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
     assert [name for name in names if name not in tests] == []
+
+
+@pytest.mark.parametrize("name", ["quickstart", "throttling", "tenants"])
+def test_a_page_on_a_task_begins_with_a_whole_program_that_prints_what_is_shown(service, name, capsys):
+    blocks = page(name).blocks
+    program, output = next(pair for pair in itertools.pairwise(blocks) if pair[0].language == "python")
+    exec(program.source, {"__name__": "__main__"})
+    assert capsys.readouterr().out == output.text
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -288,7 +297,8 @@ def test_the_defaults_of_a_client_are_those_of_the_code():
         ("quiet hours", "faq", "How do I send later, or every night?"),
         ("opt out", "faq", "How do I leave out users who opted out or unsubscribed?"),
         ("how do I retry", "retries", "Retries"),
-        ("rate limit", "errors", "RateLimitedError"),
+        ("429", "throttling", "Throttling (429)"),
+        ("first push", "quickstart", "Your first push, from the command line"),
         ("RetryPolicy", "reference", "RetryPolicy"),
         ("mypy", "sending", "Type checkers"),
         ("who got the push", "broadcasts", "Who got the push, who did not, and why?"),
