@@ -20,7 +20,7 @@ from pushsdk._core.outcome import (
     Headers,
     Outcome,
 )
-from pushsdk._core.secret import Secret, mask
+from pushsdk._core.secret import Secret, masker
 
 BODY_KEPT, HEADERS_KEPT = 4096, 16 * 1024
 _GZIP_OR_ZLIB = 47
@@ -154,7 +154,8 @@ def judge(
     outcome, retryable = _decide(evidence, statuses, retry_on)
     headers, body = NO_HEADERS, b""
     if evidence.status is not None and (outcome is not ACCEPTED or evidence.body):
-        headers, body = _kept_headers(evidence.headers, key), _kept_body(evidence, key)
+        mask = masker(key)
+        headers, body = _kept_headers(evidence.headers, mask), _kept_body(evidence, mask)
     return Attempt(
         outcome=outcome,
         status=evidence.status,
@@ -184,25 +185,25 @@ def _decide(evidence: Evidence, statuses: Mapping[int, Outcome], retry_on: Set[i
     return outcome, outcome is REJECTED and (rule.condition is _has_retry_after or evidence.status in retry_on)
 
 
-def _kept_headers(headers: Mapping[str, str], key: Secret | None) -> Headers:
-    """Copy the headers without the Api-Key, only the shortest if they are too large to keep."""
+def _kept_headers(headers: Mapping[str, str], mask: Callable[[str], str]) -> Headers:
+    """Copy the headers without the Api-Key, the shortest first, as many as are kept."""
     # A copy: the HTTP library's mapping may keep the whole response alive.
     items = sorted(Headers(headers).items(), key=_size_of)
     sizes = accumulate(map(_size_of, items))
-    kept = {name for (name, _), size in zip(items, sizes, strict=True) if size <= HEADERS_KEPT}
-    return Headers({mask(key, name): mask(key, value) for name, value in headers.items() if name in kept})
+    kept = zip(items, sizes, strict=True)
+    return Headers({mask(name): mask(value) for (name, value), size in kept if size <= HEADERS_KEPT})
 
 
 def _size_of(header: tuple[str, str]) -> int:
-    return len(header[0]) + len(header[1])
+    return sum(map(len, header))
 
 
-def _kept_body(evidence: Evidence, key: Secret | None) -> bytes:
+def _kept_body(evidence: Evidence, mask: Callable[..., str]) -> bytes:
     """Return the body's start without the Api-Key: decompressed, or else its compression's name."""
     body, coding = (evidence.body or b"")[:BODY_KEPT], evidence.headers.get("Content-Encoding", "").strip().lower()
     if body and coding not in ("", "identity"):
         body = _decompressed(body, coding)
-    return mask(key, body.decode("latin-1"), is_cut=True).encode("latin-1")[:BODY_KEPT]
+    return mask(body.decode("latin-1"), is_cut=True).encode("latin-1")[:BODY_KEPT]
 
 
 def _decompressed(body: bytes, coding: str) -> bytes:

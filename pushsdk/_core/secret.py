@@ -2,43 +2,33 @@
 
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import msgspec
 
 SHORTEST_MASKED = 6
 """Characters. A shorter key is not masked: it is no secret, and would blank out half the text."""
-# Characters at a cut end that may begin a key: one tells nothing, and often ends a text.
-_LEAST_BEGINNING = 2
-# Encodings around encodings, such as JSON with HTML in it, that are looked into.
-_DEPTH = 2
-# A character as JSON or a program, a URL, or HTML may write it, by its first character. Compiled when needed.
-_ESCAPES = {
-    lead: partial(re.compile, re.escape(lead) + rest, re.IGNORECASE | re.DOTALL)
-    for lead, rest in {
-        "\\": r"(?:(?:u00|x)([0-9a-f]{2})|[^ux])",
-        "%": r"([0-9a-f]{2})",
-        "&": r"(?:#\d{1,9}|#x[0-9a-f]{1,9}|[a-z]{2,20});?",
-    }.items()
-}
-_has_escape = re.compile(r"[\\%&\0]").search
-# Most backslashes before a character, or NULs as in UTF-16.
-_SKIPPED = 8
+# A character as JSON or a program, a URL, or HTML may write it. Patterns are compiled when needed.
+_ESCAPE = r"(?i)(?:\\(?:u00|x)|%)([0-9a-f]{2})|\\([^\0])|&#?\w{1,20};"
+_LEADS = r"[\\%&\0]"
+# Steps of decoding: more than there are escapes within escapes, such as HTML in JSON in a URL.
+_STEPS = 8
 # The beginning of an escape, which may end within an escape.
-_is_begun = re.compile(r"(?:[\\%&\0][\\%&#\w\0]{0,24})?").fullmatch
+_LONGEST = 80
+_BEGUN = rf"(?:{_LEADS}[\\%&#;\w\0]{{0,{_LONGEST}}})?"
+# In place of each character that is hidden: for private use, so that no text has it.
+_HIDDEN = "\ue000"
 _TEXTS = (str, bytes, bytearray, list, tuple, dict)
 
 
 class _Hidden:
     """A value in a closure: crash reporters walk ``__dict__`` and ``__slots__``, but not closures."""
 
-    __slots__ = ("forms", "reveal")
+    __slots__ = ("reveal",)
 
     def __init__(self, value: Any) -> None:
         self.reveal: Callable[[], Any] = lambda: value
-        self.forms: Callable[[], dict[str, str]] | None = None  # set by the first masking, and as hidden
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Hidden) and bool(self.reveal() == other.reveal())
@@ -76,97 +66,76 @@ def sealed(value: Any) -> Any:
     return Secret.of(value) if isinstance(value, _TEXTS) else value
 
 
-def mask(secret: Secret | None, text: str, *, is_cut: bool = False) -> str:
-    """Return the text with ``***`` for the secret, also as hex digits or in base64, however each character is escaped.
+def masker(secret: Secret | None) -> Callable[..., str]:
+    """Return a function that hides the secret in a text, also as hex digits or in base64, however it is escaped."""
+    forms = _forms(secret.reveal()) if secret else ()
 
-    ``is_cut``: the text may end within the secret.
-    """
-    forms, parts, end = _forms_of(secret._hidden) if secret else {}, list[str](), 0
-    if not (is_cut or _has_escape(text) or any(form in text for form in forms)):
-        return text
-    for start, last in sorted(_spans(forms, text, is_cut)):
-        if last > max(start, end):
-            parts += text[end:start], "***"
-            end = last
-    return "".join(parts) + text[end:]
+    def mask(text: str, *, is_cut: bool = False) -> str:
+        """Return the text with ``***`` for the secret. ``is_cut``: the text may end within it."""
+        if is_cut and (cuts := [*_cuts(text, forms)]):
+            text = text[: min(cuts)] + "***"
+        for form in forms:
+            text = text.replace(form, "***")
+        return _masked(text, forms) if re.search(_LEADS, text) else text
 
-
-def _forms_of(hidden: _Hidden) -> dict[str, str]:
-    """Return the forms, which are kept with the secret and end with it."""
-    if hidden.forms is None:
-        forms = _forms(hidden.reveal())
-        hidden.forms = lambda: forms  # a cache for each secret would triple the cost of one
-    return hidden.forms()
+    return mask
 
 
-def _forms(plain: str) -> dict[str, str]:
-    """Return the secret, its hex digits, and the characters for it in any base64 text; nothing if it is too short.
+def _forms(plain: str) -> set[str]:
+    """Return the secret as it is and as it reads, its hex digits, and the characters for it in any base64 text.
 
-    Each with a pattern for its first character, which may be escaped if all are.
+    Nothing if it is too short.
     """
     if len(plain) < SHORTEST_MASKED:
-        return {}
+        return set()
     data = plain.encode()
-    codes = [data.hex(), data.hex().upper()]
+    forms = {plain, _read(plain)[0], data.hex(), data.hex().upper()}
     for before, first in enumerate((0, 2, 3)):
         last = (before + len(data)) * 4 // 3
-        codes += [encode(bytes(before) + data)[first:last].decode() for encode in (b64encode, urlsafe_b64encode)]
-    starts = {code: re.escape(code[0]) for code in codes}
-    return {**starts, plain: rf"[%&{re.escape(plain[0])}]|[\\\0](?![\\\0])"}
+        forms.update(encode(bytes(before) + data)[first:last].decode() for encode in (b64encode, urlsafe_b64encode))
+    return forms - {""}
 
 
-def _spans(forms: Mapping[str, str], text: str, is_cut: bool) -> Iterator[tuple[int, int]]:
-    """Yield where a form begins, and where it ends, or the same place again."""
-    for layer, places in _layers(text):
-        for form, first in forms.items():
-            for start in map(re.Match.start, re.finditer(first, layer)):
-                yield places[start], places[_end_of(form, layer, start, is_cut)]
+def _masked(text: str, forms: Iterable[str]) -> str:
+    """Return the text with ``***`` for each form in what it says."""
+    read, ends = _read(text)
+    for form in forms:
+        read = read.replace(form, _HIDDEN * len(form))
+    for part in reversed([*re.finditer(f"{_HIDDEN}+", read)]):
+        text = text[: ends[part.start()]] + "***" + text[ends[part.end()] :]
+    return text
 
 
-def _layers(text: str) -> list[tuple[str, list[int]]]:
-    """Return the text, and what it encodes once or twice, as JSON, a URL or HTML; with each character's place."""
-    layers = new = [(text, list(range(len(text) + 1)))]
-    for _ in range(_DEPTH):
-        new = [_decoded(*layer, lead) for layer in new for lead in _ESCAPES if lead in layer[0]]
-        layers += new
-    return layers
+def _cuts(text: str, forms: Iterable[str]) -> Iterator[int]:
+    """Yield where a form begins that the text's end cuts, perhaps within an escape. One character tells nothing."""
+    read, ends = _read(text)
+    for end in range(max(0, len(read) - _LONGEST), len(read) + 1):
+        rest = text[ends[end] :]
+        if re.fullmatch(_BEGUN, rest):
+            for form in forms:
+                for start in range(max(0, end - len(form)), end - (not rest)):
+                    if form.startswith(read[start:end]):
+                        yield ends[start]
 
 
-def _end_of(form: str, text: str, start: int, is_cut: bool) -> int:
-    """Return where the secret that starts here ends, or the start."""
-    ends, cut = {start}, start
-    for number, char in enumerate(form):
-        if is_cut and number >= _LEAST_BEGINNING and any(_is_begun(text, at) for at in ends):
-            cut = len(text)
-        ends = {end for at in ends for read, end in _readings(text, at) if read == char}
-        if not ends:
-            return cut
-    return max(ends)
+def _read(text: str) -> tuple[str, list[int]]:
+    """Return what the text says in JSON, a URL or HTML, and where each of its characters ends, after a zero.
 
-
-def _readings(text: str, start: int) -> Iterator[tuple[str, int]]:
-    """Yield the characters that the text may mean at this place, each with its end."""
-    for at in range(start, start + _SKIPPED + 1):
-        char = text[at : at + 1]
-        yield char, at + 1
-        if char in _ESCAPES and (escape := _ESCAPES[char]().match(text, at)):
-            yield _meaning(escape), escape.end()
-        if char not in ("\\", "\0"):
+    NULs are left out, as in UTF-16.
+    """
+    read, ends = f"\n{text}", list(range(len(text) + 1))
+    for _ in range(_STEPS):
+        read = re.sub(_ESCAPE, _meaning, read)
+        if "\0" not in read:
             break
+        ends = [end for char, end in zip(read, ends, strict=True) if char != "\0"]
+        read = read.replace("\0", "")
+    return read[1:], ends
 
 
 def _meaning(escape: re.Match[str]) -> str:
+    """Return what an escape means, after as many NULs as it has more characters."""
     from html import unescape  # loads 2,000 names, which few processes need
 
-    return chr(int(escape[1], 16)) if escape.lastindex else unescape(escape[0].removeprefix("\\"))
-
-
-def _decoded(text: str, places: list[int], lead: str) -> tuple[str, list[int]]:
-    """Return the text without the escapes that begin with ``lead``, and each character's place."""
-    parts, kept, end = list[str](), list[int](), 0
-    for escape in _ESCAPES[lead]().finditer(text):
-        meaning, start = _meaning(escape), escape.start()
-        parts += text[end:start], meaning
-        kept += places[end : start + len(meaning)]
-        end = escape.end()
-    return "".join(parts) + text[end:], kept + places[end:]
+    meaning = chr(int(escape[1], 16)) if escape[1] else escape[2] or unescape(escape[0])
+    return meaning.rjust(len(escape[0]), "\0")
