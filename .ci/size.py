@@ -19,9 +19,9 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 189_600,
-    "tokens of tests": 277_700,
-    "functions with more than 8 decisions, per 1,000": 23.0,
+    "tokens of pushsdk": 189_200,
+    "tokens of tests": 277_600,
+    "functions with more than 8 decisions, per 1,000": 22.2,
     "functions with more than 15 decisions": 0,
     "classes with more than 15 attributes": 0,
     "modules in the longest chain of imports": 15,

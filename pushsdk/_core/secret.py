@@ -97,7 +97,7 @@ def _forms(plain: str) -> set[str]:
 
 
 def _masked(text: str, forms: Iterable[str]) -> str:
-    """Return the text with ``***`` for each form in what it says."""
+    """Return the text with ``***`` for each form in it, as it reads."""
     read, ends = _read(text)
     for form in forms:
         read = read.replace(form, _HIDDEN * len(form))
@@ -119,7 +119,7 @@ def _cuts(text: str, forms: Iterable[str]) -> Iterator[int]:
 
 
 def _read(text: str) -> tuple[str, list[int]]:
-    """Return what the text says in JSON, a URL or HTML, and where each of its characters ends, after a zero.
+    """Return the text as it reads in JSON, a URL or HTML, and where each of these characters ends, after a zero.
 
     NULs are left out, as in UTF-16.
     """
@@ -134,7 +134,7 @@ def _read(text: str) -> tuple[str, list[int]]:
 
 
 def _meaning(escape: re.Match[str]) -> str:
-    """Return what an escape means, after as many NULs as it has more characters."""
+    """Return an escape's meaning, after as many NULs as the escape is longer."""
     from html import unescape  # loads 2,000 names, which few processes need
 
     meaning = chr(int(escape[1], 16)) if escape[1] else escape[2] or unescape(escape[0])
