@@ -17,7 +17,7 @@ import msgspec
 from pushsdk._core.address import is_loopback
 from pushsdk._core.errors import Wording
 from pushsdk._core.operations import PUSH, Target
-from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
+from pushsdk._core.outcome import OUT_OF_TIME, Attempt, Failure, Outcome, Verdict
 from pushsdk._core.words import count
 
 # Nothing that steers a terminal, and no @: a service may put a user id into such a header.
@@ -42,7 +42,9 @@ class Facts(Wording, msgspec.Struct, frozen=True):
     @property
     def decisive(self) -> Attempt:
         """The attempt that decided. For a call without one, its failure as an attempt."""
-        return self.verdict.decisive or Attempt(outcome=self.verdict.outcome, reason=self._failure())
+        verdict = self.verdict
+        untried = Attempt(outcome=verdict.outcome, reason=self._failure(), retry_after=verdict.retry_after)
+        return verdict.decisive or untried
 
     def render(self, names: Mapping[str, str]) -> str:
         """Return the outcome, the cause, the risk of another call, and the fix."""
@@ -127,7 +129,6 @@ class Facts(Wording, msgspec.Struct, frozen=True):
             verdict.outcome: True,
             target.operation.name: True,
             decisive.status: decisive.outcome is Outcome.REJECTED,
-            "untried": not verdict.attempts,
             "local": is_local,
             # No request was answered over http, or the answer says so.
             "http to TLS": target.base_url.startswith("http:") and (refuses if decisive.status else breaks),
@@ -145,7 +146,7 @@ _UNTRIED = "the call ended before its first attempt"
 _HEADS = {Outcome.UNKNOWN: "outcome unknown", Outcome.REJECTED: "rejected", Outcome.NOT_SENT: "not sent"}
 _TOTAL = "total timeout {bound} s"
 _BOUNDS: Mapping[Failure | None, str] = {
-    **dict.fromkeys((Failure.DEADLINE, Failure.NO_TIME, Failure.TOO_LATE), _TOTAL),
+    **dict.fromkeys({*OUT_OF_TIME, Failure.TOO_LATE}, _TOTAL),
     Failure.PAUSED: f"in {{pause}}; {_TOTAL}",
     Failure.TOO_LONG: "{pause}, RetryPolicy(max_retry_after={bound})",
 }
@@ -154,6 +155,7 @@ _OUR_REASONS = frozenset({*_BOUNDS, Failure.BUDGET, Failure.CLOSED})
 _UNSEEN = ". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here"
 _LIMITS = "see: pushsdk docs timeouts-and-limits"
 _OUTCOMES = "see: pushsdk docs outcomes"
+_FEWER = ". Send fewer at a time; for a burst, raise {timeout}; " + _LIMITS
 _RATE = ". If this recurs, set {rate} below the service's limit; " + _LIMITS
 _WRONG_URL = ". base_url is probably wrong: check its host and its path, which must end before /v1"
 _LINT = ". Check the message: {lint}"
@@ -176,16 +178,18 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Failure.CERTIFICATE}, ". For a private CA {cafile}"),
     ({Failure.PROXY}, ". Check {proxy}, and that the proxy is up"),
     ({Failure.KEY_FAILED}, ". Call again once it works"),
-    ({Failure.KEY_BUG}, ". Fix the callable: __cause__ is what it raised. It is asked again only after an OSError"),
-    ({Failure.SESSION}, ". Keep the session open for as long as the client"),
     (
-        {Failure.DEADLINE, "untried"},
-        ". It waited for its turn: send fewer at a time; for a burst, raise {timeout}, {rate} or {in_flight}; "
-        + _LIMITS,
+        {Failure.KEY_BUG},
+        ". Fix the callable: __cause__ is the exception. To be retried, it raises an OSError or your exception class",
     ),
+    ({Failure.SESSION}, ". Keep the session open for as long as the client"),
+    ({Failure.THROTTLED}, ". Call again {when}" + _RATE),
+    ({Failure.RATE}, ". Raise {rate}, or {timeout} for a burst; " + _LIMITS),
+    ({Failure.NO_SLOT}, ". Raise {in_flight}, or {timeout} for a burst; " + _LIMITS),
+    ({Failure.BUSY}, _FEWER),
+    ({Failure.NO_TIME}, _FEWER),
     ({Failure.DEADLINE}, ". Raise {timeout} if the service needs longer; " + _LIMITS),
     ({Failure.ATTEMPT_TIMEOUT}, ". Raise {attempt_timeout} if the service needs longer; " + _LIMITS),
-    ({Failure.NO_TIME}, ". Send fewer at a time; for a burst, raise {timeout}; " + _LIMITS),
     ({Failure.QUEUE_FULL}, ". Call again later, or raise Limits(queued_users=..., queued_bytes=...)"),
     ({Failure.PAUSED}, ". Call again after this pause; see: pushsdk docs retries"),
     ({Failure.BUDGET}, ". The service fails too often; see: pushsdk docs retries"),

@@ -45,6 +45,8 @@ class SendNotBegun(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds to the deadline of the send."""
     seconds_needed: float
     """Seconds in which an attempt is answered in all likelihood; 0 while unknown."""
+    throttled: bool = False
+    """True if the send waited as the service had answered 429, or 503 with Retry-After."""
 
 
 class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):

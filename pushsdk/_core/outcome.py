@@ -43,7 +43,7 @@ class Failure(StrEnum):
     STALE = "the connection had ended, or had input waiting, before the request"
     NO_KEY = "the api_key callable returned no valid key"
     KEY_FAILED = "the api_key callable failed"
-    KEY_BUG = "the api_key callable has a bug"
+    KEY_BUG = "the api_key callable raised an error that a retry would meet again"
     CLOSED = "the client was closed before the call ended"
     SESSION = "the session is closed"
     DEADLINE = "the deadline passed"
@@ -54,6 +54,10 @@ class Failure(StrEnum):
     RESET = "the connection broke"
     UNREADABLE = "the answer could not be parsed as HTTP"
     QUEUE_FULL = "the client's queue is full"
+    THROTTLED = "the service throttled the client until too little time was left"
+    RATE = "the client's rate gave it no turn in time"
+    NO_SLOT = "as many requests as may be in flight were in flight until too little time was left"
+    BUSY = "the service answered earlier requests too slowly"
     PAUSED = "the service asked for a pause that ends after the call's deadline"
     TOO_LONG = "the service asked to wait longer than max_retry_after"
     TOO_LATE = "the next wait would pass the deadline"
@@ -63,6 +67,12 @@ class Failure(StrEnum):
     NOT_LISTED = "not among the users that pushes are limited to"
     OTHER = "the transport failed"
 
+
+THROTTLED = frozenset({Failure.PAUSED, Failure.THROTTLED})
+"""Failures that the service has asked for."""
+
+OUT_OF_TIME = THROTTLED | {Failure.DEADLINE, Failure.NO_TIME, Failure.RATE, Failure.NO_SLOT, Failure.BUSY}
+"""Failures to begin a call in time."""
 
 NEEDS_A_FIX = frozenset(
     {Failure.TLS, Failure.CERTIFICATE, Failure.PROXY, Failure.SESSION, Failure.NO_KEY, Failure.KEY_BUG}

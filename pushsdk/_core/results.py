@@ -82,6 +82,8 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     """Pooled connections that were closed by the service and replaced."""
     not_begun: int = 0
     """Users in sends that waited for their turn until too little time was left for an answer."""
+    throttled: int = 0
+    """Those among them who waited as the service had answered 429, or 503 with Retry-After."""
     abandoned: int = 0
     """Sends that ended after their caller had stopped waiting, and submitted ones that failed."""
     in_flight: int = 0
@@ -112,4 +114,5 @@ class Counters(msgspec.Struct):
     retries: int = 0
     splits: int = 0
     not_begun: int = 0
+    throttled: int = 0
     stale_connections: int = 0

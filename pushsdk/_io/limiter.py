@@ -12,9 +12,11 @@ from typing import Protocol
 
 from pushsdk._core.attempt_times import AttemptTimes
 from pushsdk._core.concurrency import AdaptiveLimit
+from pushsdk._core.outcome import Failure
 from pushsdk._core.rate_limit import RateLimiter
 
 logger = logging.getLogger("pushsdk")
+_SHORT_OF_TIME = (Failure.DEADLINE, Failure.NO_TIME)
 # Seconds of lateness that paced starts make up for: timers have a resolution of a millisecond.
 SLACK = 0.01
 # A request without a deadline takes its turn as if it had so many seconds, the default for a call.
@@ -65,6 +67,7 @@ class ConcurrencyLimiter:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cap: int, rate_limiter: RateLimiter) -> None:
         self._loop = loop
+        self._cap = cap
         #: Decides when the next request may start.
         self.rate_limiter = rate_limiter
         #: Tells which calls can be answered in time. Told about each attempt by ``RequestSender``.
@@ -76,8 +79,8 @@ class ConcurrencyLimiter:
         now = self.clock()
         # Virtual time is the time of day, too: events in it do not depend on when they happen.
         self._adaptive = AdaptiveLimit(now, cap=cap, wall=time.time() if self.clock is time.monotonic else now)
-        # The limits beyond which the next change is logged. Set by ``_log_limit``.
-        self._low, self._high = self.limit / 2, self.limit * 1.5
+        # The limit logged last. Set by ``release``.
+        self._logged = self.limit
         # The next request's earliest start while starts are paced.
         self._next_start = -math.inf
         # A heap: not urgent, deadline, number, waiter.
@@ -85,6 +88,8 @@ class ConcurrencyLimiter:
         self._numbers = count()
         # Set while a rate, a pause or a silent service holds the queue back.
         self._timer: asyncio.TimerHandle | None = None
+        #: The reason why the queue waits; None if nothing does. Set by ``_assign_slots``.
+        self.obstacle: Failure | None = None
 
     @property
     def in_flight(self) -> int:
@@ -133,6 +138,10 @@ class ConcurrencyLimiter:
         """Return the seconds that a call must have left to be begun."""
         return self.times.needed(others_wait=bool(self._queue))
 
+    def reason_for(self, failure: Failure) -> Failure:
+        """Return why a call waited for its slot until its time was short; for other failures these."""
+        return (failure in _SHORT_OF_TIME and self.obstacle) or failure
+
     def enqueue(self, waiting: SlotWaiter) -> None:
         """Queue for a slot. The waiter's ``acquire`` may be called before this returns."""
         turn = min(waiting.deadline, self.clock() + PATIENCE)
@@ -149,8 +158,9 @@ class ConcurrencyLimiter:
         queue, adaptive = self._queue, self._adaptive
         starved = len(queue) > 1 or bool(queue and not queue[0][-1].is_merged) or self.run_requests >= adaptive.limit
         adaptive.ended(now, seconds, ok=ok, starved=starved and self.rate_limiter.not_before <= now)
-        if not self._low < adaptive.limit < self._high:
-            self._log_limit()
+        if not 0.5 < adaptive.limit / self._logged < 1.5:
+            self._logged = adaptive.limit
+            logger.debug("the limit on requests in flight is %d; %d are in flight", adaptive.limit, self.in_flight)
         if queue:
             self._assign_slots()
 
@@ -170,17 +180,31 @@ class ConcurrencyLimiter:
 
     def _assign_slots(self) -> None:
         """Restore the invariant: nothing waits while a slot is free and the rates allow a start."""
-        while self._queue and self._adaptive.in_flight < self._adaptive.limit:
+        while self._queue:
             now = self.clock()
-            earliest = self._earliest(now)
-            if earliest > now:
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._timer = self._loop.call_at(earliest, self._assign_slots)
+            obstacle = self._obstacle(now)
+            if obstacle is not None:
+                self.obstacle = obstacle
                 return
             waiting = self._pop_probe() if self.times.is_stalled else heapq.heappop(self._queue)[-1]
             if waiting is not None and waiting.acquire():
                 self._start(now, waiting.users)
+        self.obstacle = None
+
+    def _obstacle(self, now: float) -> Failure | None:
+        """Return the reason why no request may start now, if there is one. A timer is set, unless an answer ends it."""
+        adaptive = self._adaptive
+        if adaptive.in_flight >= adaptive.limit:
+            return Failure.NO_SLOT if adaptive.limit >= self._cap else Failure.BUSY
+        earliest = self._earliest(now)
+        if earliest <= now:
+            return None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(earliest, self._assign_slots)
+        # A pause is in both times.
+        reasons = {self.rate_limiter.not_before: Failure.RATE, self._next_start: Failure.THROTTLED}
+        return reasons.get(earliest, Failure.BUSY)
 
     def _pop_probe(self) -> SlotWaiter | None:
         """Return the waiter with the most time: the more it has, the slower a service it can find to be up.
@@ -206,11 +230,6 @@ class ConcurrencyLimiter:
         if gap:
             # After an idle time, all slots may start at once.
             self._next_start = max(self._next_start, now - SLACK - gap * (self._adaptive.limit - 1)) + gap
-
-    def _log_limit(self) -> None:
-        limit = self.limit
-        logger.debug("the limit on requests in flight is %d; %d are in flight", limit, self.in_flight)
-        self._low, self._high = limit / 2, limit * 1.5
 
 
 class _SlotFuture:

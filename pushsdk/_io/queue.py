@@ -16,14 +16,14 @@ from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batc
 from pushsdk._core.body import EncodedIds, encode_user_ids
 from pushsdk._core.errors import PushError
 from pushsdk._core.learned_sizes import LearnedSizes
-from pushsdk._core.outcome import Failure, Outcome, Verdict
+from pushsdk._core.outcome import OUT_OF_TIME, THROTTLED, Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
 from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.credentials import ApiKey
 from pushsdk._io.keys import keys_of
 from pushsdk._io.pending import PendingCalls, unsettled
-from pushsdk._io.sender import OUT_OF_TIME, RequestSender
+from pushsdk._io.sender import RequestSender
 from pushsdk._io.timers import TICKS_PER_SECOND
 
 # Loop turns from the cancellation of an attempt to the verdict on its request, connecting included.
@@ -243,13 +243,14 @@ class SendQueue:
         self._end_unsent(call, reason)
 
     def _end_unsent(self, call: Call, reason: Failure) -> None:
+        reason = self._limiter.reason_for(reason)
         self.pending.settle(call, call.users, self._not_sent(reason))
         if reason in OUT_OF_TIME:
-            self._sender.note_not_begun(len(call.users), call.deadline)
+            self._sender.note_not_begun(len(call.users), call.deadline, reason)
 
     def _not_sent(self, reason: Failure) -> Verdict:
-        pause = self._limiter.rate_limiter.pause_left(self._loop.time()) if reason is Failure.PAUSED else None
-        return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause)
+        pause = self._limiter.rate_limiter.pause_left(self._loop.time()) if reason in THROTTLED else None
+        return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause or None)
 
     def _dispatch_opened(self) -> None:
         """Dispatch the batches of the last loop turn, each in its context."""

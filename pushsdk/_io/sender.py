@@ -21,7 +21,7 @@ from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
 from pushsdk._core.judging import judge, plain_attempt
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import ACCEPTED, NO_HEADERS, REJECTED, Attempt, Evidence, Failure, Verdict
+from pushsdk._core.outcome import ACCEPTED, NO_HEADERS, REJECTED, THROTTLED, Attempt, Evidence, Failure, Verdict
 from pushsdk._core.policy import Options
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
@@ -57,7 +57,6 @@ def log_to_stderr(level: str | None) -> None:
 
 log_to_stderr(os.environ.get("PUSHSDK_LOG"))
 UNCONNECTED = frozenset({Failure.REFUSED, Failure.CONNECT_TIMEOUT})
-OUT_OF_TIME = frozenset({Failure.DEADLINE, Failure.NO_TIME})
 
 
 class RequestSender(msgspec.Struct, kw_only=True, eq=False):
@@ -254,7 +253,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             else:
                 with self._queued(request):
                     await limiter.acquire(users, deadline=request.deadline, is_urgent=request.is_urgent)
-        if request.failure is Failure.PAUSED and request.evidence.retry_after is None:
+                request.failure = request.failure and limiter.reason_for(request.failure)
+        if request.failure in THROTTLED and request.evidence.retry_after is None:
             request.evidence = Evidence(retry_after=limiter.rate_limiter.pause_left(self.loop.time()))
 
     async def _attempt(self, request: ApiRequest, *, is_begun: bool = False) -> bool:
@@ -413,12 +413,14 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             span, flight.span = flight.span, None
             span.end(attempt, request.evidence.failure)
 
-    def note_not_begun(self, users: int, deadline: float) -> None:
+    def note_not_begun(self, users: int, deadline: float, reason: Failure = Failure.NO_TIME) -> None:
         """Count users whose call ended before its first byte as its time was short, and report them."""
+        is_throttled, left = reason in THROTTLED, max(0.0, deadline - self.loop.time())
         self.counters.not_begun += users
+        self.counters.throttled += users * is_throttled
         if self.emit is not None:
-            left = max(0.0, deadline - self.loop.time())
-            self.emit(SendNotBegun(users=users, seconds_left=left, seconds_needed=self.limiter.times.likely))
+            needed = self.limiter.times.likely
+            self.emit(SendNotBegun(users=users, seconds_left=left, seconds_needed=needed, throttled=is_throttled))
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0:

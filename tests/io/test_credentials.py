@@ -37,7 +37,7 @@ async def cancelled():
     [
         (raises, "callable failed: StoreError at test_credentials.py:", 4),
         (raises_later, "callable failed: ConnectionError at test_credentials.py:", 4),
-        (has_a_bug, "has a bug: TypeError at test_credentials.py:", 1),
+        (has_a_bug, "would meet again: TypeError at test_credentials.py:", 1),
         (cancelled, "callable failed: CancelledError", 4),
         (lambda: None, "got None", 1),
         (lambda: "two\r\nlines", "no valid key", 1),

@@ -5,6 +5,7 @@ The judge is the service, whose workers push whatever they have begun, whether t
 
 import asyncio
 import math
+import random
 from collections import Counter
 from contextlib import asynccontextmanager
 
@@ -23,11 +24,22 @@ from support.fake_service import (
     unreachable,
 )
 from support.pool_service import PoolService, lognormal, send_at_random
+from support.throttling import Bucket
 from support.virtual_time import now, turns, virtual
 from support.wire_faults import drip, first, pause, step, take, when
 from support.wire_server import WireServer
 
-from pushsdk import AsyncPushClient, Batching, Limits, NotSentError, Outcome, OutcomeUnknownError, SendNotBegun
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    Limits,
+    NotSentError,
+    Outcome,
+    OutcomeUnknownError,
+    PushError,
+    Rate,
+    SendNotBegun,
+)
 from pushsdk.claims import MemoryClaims
 
 # Four workers above what 8 need: then the tests are about deadlines, not about how the limit is found.
@@ -121,7 +133,6 @@ async def test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says
         short, long = client.submit("short", titled(1), timeout=0.8), client.submit("long", titled(2))
         error = await outcome_of(short)
         assert (type(error), error.retryable, error.attempts) == (NotSentError, True, ())
-        assert "too little time was left for an answer" in str(error)
         assert "total timeout 0.8 s" in str(error)
         await asyncio.gather(first, long)
         stats = client.stats()
@@ -143,12 +154,42 @@ async def test_sends_that_expire_in_the_queue_or_find_no_room_in_time_count_as_n
         before, queued = now(), start(client.send("queued", titled(1), timeout=1.0))
         outside = start(client.send("outside", titled(2), timeout=0.5))
         for send, seconds in ((outside, 0.5), (queued, 1.0)):
-            assert "the deadline passed" in str(await outcome_of(send))
+            assert (await outcome_of(send)).code == "not-sent-no-slot"
             assert now() == pytest.approx(before + seconds, abs=0.01)
         assert client.stats().not_begun == 2
         await first
     times = [(event.seconds_left, event.seconds_needed) for event in events if isinstance(event, SendNotBegun)]
     assert times == [(0.0, 0.0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds", "code"),
+    [
+        ({}, 0.0, "throttled"),
+        ({"rate": Rate(users_per_second=20)}, 0.1, "rate"),
+        ({"limits": Limits(in_flight=4)}, 0.2, "no-slot"),
+        ({}, 1.0, "busy"),
+    ],
+)
+@virtual
+async def test_a_call_that_waits_too_long_says_for_what(options, seconds, code):
+    events, bucket = [], Bucket(20, 20)
+    service = FakeService(
+        then=lambda request: answer(after=seconds) if seconds or bucket.take(request.started)[0] else answer(429)
+    )
+    async with client_of(service, timeout=random.uniform(1.5, 3.5), on_event=events.append, **options) as client:
+        ended = await asyncio.gather(*[outcome_of(client.submit("user", titled(number))) for number in range(400)])
+        untried = [error.code for error in ended if isinstance(error, PushError) and not error.attempts]
+        assert {*untried} == {f"not-sent-{code}"}
+        throttled = [event.throttled for event in events if isinstance(event, SendNotBegun)].count(True)
+        assert client.stats().throttled == throttled == untried.count("not-sent-throttled")
+
+
+@virtual
+async def test_a_campaign_says_for_what_it_waits():
+    async with client_of(FakeService(), rate=Rate(requests_per_second=1), timeout=0.5) as client:
+        await client.send("user", MESSAGE)
+        assert (await outcome_of(client.create_campaign({"externalId": "x"}))).code == "not-sent-rate"
 
 
 @virtual
