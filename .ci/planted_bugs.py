@@ -68,7 +68,7 @@ OUTCOMES = [
     ),
     Bug(
         "a final rejection is called retryable",
-        "_core.decisions:is_retryable",
+        "_core.outcome:is_retryable",
         "return verdict.outcome in (Outcome.NOT_SENT, Outcome.REJECTED)",
         "tests/core/test_errors.py::test_an_error_says_if_the_same_call_is_retryable",
     ),

@@ -66,12 +66,12 @@ from pushsdk._io.lifetime import Lifetime
 from pushsdk._io.queue import SubmittedSend
 from pushsdk._io.request import ApiRequest, WholePart
 from pushsdk._io.transport import Session, check_host, check_session, check_ssl
-from pushsdk._runs.keyed import KeyedSends
 from pushsdk._views import ClientViews
 from pushsdk.options import ClientOptions, RunOptions
 
 if TYPE_CHECKING:
     from pushsdk._audience.audience import Audience
+    from pushsdk._runs.keyed import KeyedSends
     from pushsdk._runs.pipeline import RunSettings
     from pushsdk._runs.report import BroadcastReport
 
@@ -180,8 +180,8 @@ class AsyncPushClient(ClientViews):
             show_answers=chosen.get("show_answers", _shows_answers(url)),
         )
         # Jobs that may run several times
-        self._keyed = KeyedSends(options["claims"])
-        self._lifetime = Lifetime(settings, self._keyed.close)
+        self._keyed = keyed = _keyed_sends(options["claims"])
+        self._lifetime = Lifetime(settings, None if keyed is None else keyed.close)
         # Retries and time: the defaults for each call
         self._options = self._lifetime.options_of(chosen["retry"], check_timeout(chosen["timeout"], Timeout()))
 
@@ -249,8 +249,7 @@ class AsyncPushClient(ClientViews):
         """
         engine = self._lifetime.enter()
         call, options = self._call_of(engine, user_ids, timeout, retry)
-        if idempotency_key is not None:
-            self._keyed.check()
+        keyed = None if idempotency_key is None else self._keyed_sends()
         if engine.backlog.is_full:
             await engine.queue.wait_for_room(call)
         try:
@@ -258,11 +257,11 @@ class AsyncPushClient(ClientViews):
         except BaseException:
             engine.work.end(call)
             raise
-        if idempotency_key is not None:
+        if keyed is not None:
             policy, urgent = options.policy, options.is_urgent
             options = self._lifetime.options_of(policy, options.timeout, keyed=True, is_urgent=urgent)
-            keyed = Content(encoded, fields, options, self._credentials.key)
-            return await self._keyed.send(engine, call, keyed, key=idempotency_key)
+            separate = Content(encoded, fields, options, self._credentials.key)
+            return await keyed.send(engine, call, separate, key=idempotency_key)
         content = (encoded, fields, options, self._credentials.key)
         try:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
@@ -489,6 +488,13 @@ class AsyncPushClient(ClientViews):
 
         return RunSettings(run=run, stop=stop, sending=self._options, credentials=self._credentials, **options)
 
+    def _keyed_sends(self) -> KeyedSends:
+        if self._keyed is None:
+            raise ConfigurationError(
+                "idempotency_key needs a claim store: pass claims= to the client, for example 'sqlite:claims.db'"
+            )
+        return self._keyed
+
     def _options_of(self, timeout: object, retry: Any) -> Options:
         own = self._options
         check("retry", retry, RetryPolicy | None)
@@ -506,8 +512,9 @@ class AsyncPushClient(ClientViews):
     def _renewed(self) -> Self:
         """Return this client as it was before its first use: for a forked child."""
         client = self._copy()
-        client._keyed = self._keyed.renewed()
-        client._lifetime = Lifetime(self._lifetime.settings, client._keyed.close, self._lifetime.observer)
+        client._keyed = keyed = self._keyed and self._keyed.renewed()
+        close = None if keyed is None else keyed.close
+        client._lifetime = Lifetime(self._lifetime.settings, close, self._lifetime.observer)
         return client
 
     def _with_options_of(self, other: AsyncPushClient) -> Self:
@@ -538,6 +545,15 @@ def _from_environment(name: str, value: Any) -> tuple[str, Any]:
         return name, value
     variable = f"PUSHSDK_{name.upper()}"
     return variable, sealed(os.environ.get(variable))
+
+
+def _keyed_sends(claims: object) -> KeyedSends | None:
+    if claims is None:
+        return None
+    # Not above: a fifteenth of the import time, and most clients have no claim store.
+    from pushsdk._runs.keyed import KeyedSends
+
+    return KeyedSends(claims)
 
 
 def _proxy(proxy: Secret | None, *, base_url: str, allow_insecure: bool) -> Secret | None:

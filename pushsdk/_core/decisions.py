@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Set
 from enum import Enum
 from typing import NamedTuple
 
-from pushsdk._core.outcome import ACCEPTED, Failure, Outcome, Verdict
+from pushsdk._core.outcome import ACCEPTED, Failure, Outcome, Verdict, is_retryable
 from pushsdk._core.user_states import UserState, UserStatus
 
 # Statuses about a request's key, address or size, never about its users.
@@ -103,17 +103,6 @@ _WITHOUT_EFFECT: tuple[tuple[Step, Callable[[_Case], bool]], ...] = (
     (LEAVE, lambda case: case.verdict.shared),
     (SETTLE, lambda case: True),
 )
-
-
-def is_retryable(verdict: Verdict) -> bool:
-    """Return True if nothing took effect and the same request may succeed later without a fix."""
-    if verdict.outcome not in (Outcome.NOT_SENT, Outcome.REJECTED):
-        return False
-    if not verdict.attempts:
-        return verdict.outcome is Outcome.NOT_SENT and verdict.failure is not Failure.NOT_LISTED
-    last = verdict.attempts[-1]
-    # The call ended before its next attempt. After a 413, some users were never sent a smaller request.
-    return last.retryable or (last.outcome is Outcome.REJECTED and verdict.failure is not None)
 
 
 def stop_reason(verdict: Verdict) -> str:

@@ -11,10 +11,9 @@ from operator import itemgetter
 import msgspec
 
 from pushsdk._core import errors
-from pushsdk._core.decisions import is_retryable
 from pushsdk._core.error_texts import Facts, Parts
 from pushsdk._core.operations import Target
-from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict, attempts_of
+from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict, attempts_of, is_retryable
 from pushsdk._core.policy import Options
 from pushsdk._core.results import Receipt
 

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from http.client import responses
 from urllib.parse import urlsplit
 
@@ -21,11 +22,11 @@ from pushsdk._core.outcome import OUT_OF_TIME, Attempt, Failure, Outcome, Verdic
 from pushsdk._core.words import count
 
 # Nothing that steers a terminal, and no @: a service may put a user id into such a header.
-_REQUEST_ID = re.compile(r"[\w.:;=/+-]{1,100}", re.ASCII)
+_is_request_id = partial(re.fullmatch, r"(?a)[\w.:;=/+-]{1,100}")
 # A domain name, which has at most 253 characters, or an IPv6 address.
-_is_host = re.compile(r"[\w.:-]{1,253}", re.ASCII).fullmatch
+_is_host = partial(re.fullmatch, r"(?a)[\w.:-]{1,253}")
 # As nginx, Apache, and Go's net/http answer.
-_HTTP_TO_TLS = re.compile("plain HTTP|HTTP request to an HTTPS server")
+_is_http_to_tls = partial(re.search, "plain HTTP|HTTP request to an HTTPS server")
 
 
 class Facts(Wording, msgspec.Struct, frozen=True):
@@ -124,7 +125,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         verdict, decisive = self.verdict, self.decisive
         is_local = is_loopback(urlsplit(target.base_url).hostname or "")
         breaks = verdict.is_first and verdict.failure in (Failure.RESET, Failure.DISCONNECTED) and not is_local
-        refuses = decisive.status == 400 and _HTTP_TO_TLS.search(decisive.answer)
+        refuses = decisive.status == 400 and _is_http_to_tls(decisive.answer)
         signs: dict[object, object] = {
             verdict.outcome: True,
             target.operation.name: True,
@@ -238,7 +239,7 @@ def _seconds(wait: float | None) -> str:
 def _request_id_of(attempt: Attempt) -> str:
     """Return the id that the service gave to the request, as texts show it; ``""`` if there is no plain one."""
     request_id = attempt.request_id or ""
-    return f"request id {request_id}" if _REQUEST_ID.fullmatch(request_id) else ""
+    return f"request id {request_id}" if _is_request_id(request_id) else ""
 
 
 def _redirect(attempt: Attempt) -> str:

@@ -6,7 +6,7 @@ language codes, never a message text.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -177,8 +177,8 @@ def _children(model: type[Model]) -> Mapping[str, type[Model]]:
     return next((CHILDREN[kind] for kind in model.__mro__ if kind in CHILDREN), {})
 
 
-_is_code = re.compile(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]{1,8})*").fullmatch
-_is_absolute = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|\{\{").match
+_is_code = partial(re.fullmatch, r"[A-Za-z]{2,3}([_-][A-Za-z0-9]{1,8})*")
+_is_absolute = partial(re.match, r"[A-Za-z][A-Za-z0-9+.-]*:|\{\{")
 
 
 def _listed(languages: Iterable[str]) -> str:

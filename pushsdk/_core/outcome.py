@@ -253,6 +253,17 @@ def verdict_of(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure
     )
 
 
+def is_retryable(verdict: Verdict) -> bool:
+    """Return True if nothing took effect and the same request may succeed later without a fix."""
+    if verdict.outcome not in (NOT_SENT, REJECTED):
+        return False
+    if not verdict.attempts:
+        return verdict.outcome is NOT_SENT and verdict.failure is not Failure.NOT_LISTED
+    last = verdict.attempts[-1]
+    # The call ended before its next attempt. After a 413, some users were never sent a smaller request.
+    return last.retryable or (last.outcome is REJECTED and verdict.failure is not None)
+
+
 def attempts_of(parts: Iterable[tuple[tuple[str, ...], Verdict]]) -> tuple[Attempt, ...]:
     """Return the attempts in these verdicts, each once, oldest first."""
     distinct = {id(attempt): attempt for _, verdict in parts for attempt in verdict.attempts}

@@ -18,14 +18,14 @@ TEXTS = ("title", "subtitle", "body")
 
 # No group matches beyond the next "{{", so matching time is linear for hostile texts too. The interface document has
 # no escape, hence no quote, "{{" or "}}" within a name or a fallback.
-_PLACEHOLDER = re.compile(r"\{\{\s*+([^\s{}|'][^{}|'\r\n]*+)\|\s*+'((?:[^'{}]|\{(?!\{)|\}(?!\}))*+)'\s*+\}\}")
+_PLACEHOLDER = r"\{\{\s*+([^\s{}|'][^{}|'\r\n]*+)\|\s*+'((?:[^'{}]|\{(?!\{)|\}(?!\}))*+)'\s*+\}\}"
 
 # What users would see of a malformed placeholder: two braces, or a name in single braces, as an f-string leaves.
 _MALFORMED = (
-    (re.compile(r"\{\{\s*+([^\W\d]\w*+)\s*+\}\}"), r"a placeholder needs a fallback, such as {{ \1 | 'there' }}"),
-    (re.compile(r"\{\{|\}\}"), "a placeholder is not of the form {{ field_name | 'fallback' }}"),
+    (r"\{\{\s*+([^\W\d]\w*+)\s*+\}\}", r"a placeholder needs a fallback, such as {{ \1 | 'there' }}"),
+    (r"\{\{|\}\}", "a placeholder is not of the form {{ field_name | 'fallback' }}"),
     (
-        re.compile(r"\{\s*[^\W\d]\w*\s*(?:\||\})"),
+        r"\{\s*[^\W\d]\w*\s*(?:\||\})",
         (
             "a placeholder has two braces, {{ field_name | 'fallback' }}: in an f-string write "
             "{placeholder('field_name', 'fallback')}"
@@ -52,7 +52,7 @@ def placeholder(name: str, fallback: str) -> str:
     if not isinstance(name, str) or not isinstance(fallback, str):
         raise ValidationError("name and fallback of a placeholder must both be str")
     text = f"{{{{ {name} | '{fallback}' }}}}"
-    match = _PLACEHOLDER.fullmatch(text)
+    match = re.fullmatch(_PLACEHOLDER, text)
     if not match or (match[1].rstrip(), match[2]) != (name, fallback):
         if "'" in fallback:
             raise ValidationError("the fallback of a placeholder can't hold a ': use \u2019, the typographic one")
@@ -69,7 +69,7 @@ def find_placeholders(text: str) -> list[Placeholder]:
         raise ValidationError(f"text must be a str, such as one language of a title; got {kind_of(text)}")
     return [
         Placeholder(name=match[1].rstrip(), fallback=match[2], start=match.start(), end=match.end())
-        for match in _PLACEHOLDER.finditer(text)
+        for match in re.finditer(_PLACEHOLDER, text)
     ]
 
 
@@ -89,7 +89,7 @@ def render(text: str, fields: Mapping[str, Any]) -> str:
         is_missing = value is None or (isinstance(value, float) and math.isnan(value))
         return match[2] if is_missing else _written(name, value)
 
-    return _PLACEHOLDER.sub(value_of, text)
+    return re.sub(_PLACEHOLDER, value_of, text)
 
 
 def _written(name: str, value: Any) -> str:
@@ -128,8 +128,8 @@ def _texts_of(message: MobilePush | Mapping[str, Any]) -> dict[str, Mapping[str,
 
 def malformed_placeholder(text: str) -> str | None:
     """Return the fault in the braces outside placeholders, which users would see; None if there is none."""
-    rest = _PLACEHOLDER.sub("\0", text)
+    rest = re.sub(_PLACEHOLDER, "\0", text)
     for pattern, advice in _MALFORMED:
-        if match := pattern.search(rest):
+        if match := re.search(pattern, rest):
             return match.expand(advice)
     return None

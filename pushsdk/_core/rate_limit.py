@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import partial
 
 from pushsdk._core.outcome import REJECTED, Attempt
 from pushsdk._core.policy import Rate
@@ -19,7 +20,7 @@ REFUND = 1
 # Seconds. A service that asks for more is broken, or hostile.
 DAY = 86_400.0
 # Some services send fractions, which RFC 9110 does not have.
-_is_number = re.compile(r"\d+(\.\d*)?", re.ASCII).fullmatch
+_is_number = partial(re.fullmatch, r"(?a)\d+(\.\d*)?")
 
 
 class RateLimiter:

@@ -43,7 +43,10 @@ class Lifetime:
     """One client's lifetime, shared with the clients that ``with_options`` returns."""
 
     def __init__(
-        self, settings: EngineSettings, close_store: Callable[[], Awaitable[None]], observer: Observer | None = None
+        self,
+        settings: EngineSettings,
+        close_store: Callable[[], Awaitable[None]] | None,
+        observer: Observer | None = None,
     ) -> None:
         """``close_store`` closes the claim store that the client has opened, if any."""
         # Here, not above: these would double the time that this package takes to import. And not at the first send: a
@@ -197,11 +200,12 @@ class Lifetime:
         try:
             await self._until_end.aclose()
         finally:
-            await self._close_store()
+            if self._close_store is not None:
+                await self._close_store()
 
     async def _close_late(self, engine: Engine) -> DrainReport:
         """Release as much as another event loop can, as the client's loop is gone. The calls can't end any more."""
-        for close in (engine.transport.close, self._close_store):
+        for close in filter(None, (engine.transport.close, self._close_store)):
             with suppress(Exception):
                 await close()
         return DrainReport(unknown=tuple(user for call in engine.work.calls for user in unsettled(call)))

@@ -40,10 +40,10 @@ T = TypeVar("T")
 logger = logging.getLogger("pushsdk")
 
 # An error in a JSON object, unless its value is empty.
-_error_in = re.compile(
-    rb'"(?:errors?|exception|fault)"\s*+:\s*+(?!null|false|0|""|\[\]|\{\})|"(?:success|ok)"\s*+:\s*+false',
-    re.IGNORECASE,
-).search
+_error_in = partial(
+    re.search,
+    rb'(?i)"(?:errors?|exception|fault)"\s*+:\s*+(?!null|false|0|""|\[\]|\{\})|"(?:success|ok)"\s*+:\s*+false',
+)
 
 
 def log_to_stderr(level: str | None) -> None:

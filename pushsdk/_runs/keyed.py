@@ -15,7 +15,6 @@ from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.damage import lacks_value
 from pushsdk._core.error_mapping import conclude
 from pushsdk._core.errors import (
-    ConfigurationError,
     NotSentError,
     OutcomeUnknownError,
     PushError,
@@ -46,21 +45,13 @@ class KeyedSends:
     """Sends calls with idempotency keys through one claim store. Shared with clients from ``with_options``."""
 
     def __init__(self, claims: object) -> None:
-        """Raises ConfigurationError if ``claims`` is neither a ClaimStore, a store's location, nor None."""
+        """Raises ConfigurationError if ``claims`` is neither a ClaimStore nor a store's location."""
         self._claims = claims
         store: Any = store_at(claims) if isinstance(claims, Secret) else claims
         check("claims", store, Store | None)
-        self._store: ClaimStore | None = store
+        self._store: ClaimStore = store
         # Made by the first call.
         self._log: ClaimLog | None = None
-
-    def check(self) -> ClaimStore:
-        """Return the store. Raises ConfigurationError if there is none."""
-        if self._store is None:
-            raise ConfigurationError(
-                "idempotency_key needs a claim store: pass claims= to the client, for example 'sqlite:claims.db'"
-            )
-        return self._store
 
     def renewed(self) -> "KeyedSends":
         """Return the same before its first use: for a forked child."""
@@ -68,7 +59,7 @@ class KeyedSends:
 
     async def close(self) -> None:
         """Close the store if the client has opened it."""
-        if self._store is not None and self._store is not self._claims:
+        if self._store is not self._claims:
             await close_store(self._store)
 
     async def send(self, engine: Engine, call: Call, content: Content, *, key: object) -> Receipt:
@@ -77,7 +68,7 @@ class KeyedSends:
         Raises ClaimStoreError, or ValidationError for another payload, if nothing was sent; else as
         ``AsyncPushClient.send`` does.
         """
-        log = self._log = self._log or ClaimLog(self.check(), engine.work)
+        log = self._log = self._log or ClaimLog(self._store, engine.work)
         users = tuple(sorted(call.users))
         try:
             digest = idempotency.digest_of(key)

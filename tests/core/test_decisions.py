@@ -2,8 +2,8 @@
 
 import pytest
 
-from pushsdk._core.decisions import OUTCOMES, Decision, Step, decide, is_retryable
-from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict
+from pushsdk._core.decisions import OUTCOMES, Decision, Step, decide
+from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict, is_retryable
 from pushsdk._core.user_states import UserState, UserStatus
 
 SPLIT_ON = frozenset({400, 413, 422})
