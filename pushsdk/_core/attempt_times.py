@@ -34,11 +34,20 @@ class AttemptTimes:
         self.usual = self.likely = 0.0
         #: True after an attempt that ended unanswered during a silence, until a response comes.
         self.is_stalled = False
-        #: The time after which the service counts as silent. An attribute, because each request reads it.
-        self.silent_from = math.inf
         self._deviation = 0.0
         # Time of the last response, or of the first byte since when responses are due; the next start in a silence.
         self._quiet_since = self._probe_at = -math.inf
+
+    @property
+    def silent_from(self) -> float:
+        """The time after which the service counts as silent."""
+        if self.is_stalled:
+            return -math.inf
+        if not (self.unanswered and self.usual):
+            return math.inf
+        # The first of several responses comes earlier than a single one.
+        margin = (self.likely - self.usual) / self.unanswered
+        return self._quiet_since + self.usual + (margin if margin > GRANULARITY else GRANULARITY)
 
     def not_before(self, now: float, in_flight: int) -> float:
         """Return the time before which no request starts, with so many in flight."""
@@ -55,15 +64,15 @@ class AttemptTimes:
         return self.likely if others_wait else self.usual
 
     def started(self, now: float) -> None:
-        """Note that a request starts during a silence."""
-        self._probe_at = self._quiet_since + PROBE_AFTER * (now - self._quiet_since)
+        """Note that a request starts. During a silence it is a probe."""
+        if now > self.silent_from:
+            self._probe_at = self._quiet_since + PROBE_AFTER * (now - self._quiet_since)
 
     def sent(self, now: float) -> None:
         """Note a call's first request byte."""
         if not (self.unanswered or self.is_stalled):
             self._quiet_since, self._probe_at = now, -math.inf
         self.unanswered += 1
-        self._expect()
 
     def ended(self, now: float, sent: float, *, is_answered: bool, is_accepted: bool) -> None:
         """Note the end of an attempt whose first byte was sent then."""
@@ -85,26 +94,12 @@ class AttemptTimes:
             margin = DEVIATIONS * self._deviation
             self.usual, self.likely = usual, usual + (margin if margin > GRANULARITY else GRANULARITY)
         self.unanswered -= 1
-        self._expect()
 
     def withdrawn(self) -> None:
         """Note that an attempt's first byte did not leave after all."""
         self.unanswered -= 1
-        self._expect()
 
     def answered(self, now: float) -> None:
         """Note that the service has responded to a request that is not measured."""
         self.is_stalled = False
         self._quiet_since, self._probe_at = now, -math.inf
-        self._expect()
-
-    def _expect(self) -> None:
-        """Update ``silent_from``."""
-        if self.is_stalled:
-            self.silent_from = -math.inf
-        elif self.unanswered and self.usual:
-            # The first of several responses comes earlier than a single one.
-            margin = (self.likely - self.usual) / self.unanswered
-            self.silent_from = self._quiet_since + self.usual + (margin if margin > GRANULARITY else GRANULARITY)
-        else:
-            self.silent_from = math.inf

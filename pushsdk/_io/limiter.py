@@ -113,8 +113,10 @@ class ConcurrencyLimiter:
         now = self.clock()
         if self.rate_limiter.not_before > now or self._next_start > now:
             return False
-        if now > self.times.silent_from and self._earliest(now) > now:
-            return False
+        if now > self.times.silent_from:
+            if self._earliest(now) > now:
+                return False
+            self.times.started(now)
         self._start(now, users)
         return True
 
@@ -188,6 +190,7 @@ class ConcurrencyLimiter:
                 return
             waiting = self._pop_probe() if self.times.is_stalled else heapq.heappop(self._queue)[-1]
             if waiting is not None and waiting.acquire():
+                self.times.started(now)
                 self._start(now, waiting.users)
         self.obstacle = None
 
@@ -222,8 +225,6 @@ class ConcurrencyLimiter:
         return max(self.rate_limiter.not_before, self._next_start, times)
 
     def _start(self, now: float, users: int) -> None:
-        if now > self.times.silent_from:
-            self.times.started(now)
         self._adaptive.started(now)
         self.rate_limiter.charge(now, users)
         gap = self._adaptive.gap
