@@ -213,15 +213,14 @@ class Splitter(Generic[P]):
                     self._left_out.append((part, verdict))
 
 
-def split_calls(calls: Sequence[Call], sizes: LearnedSizes, frame: int, max_users: int) -> list[BatchPart]:
-    """Return the parts in which these calls are sent: one part, unless larger than the learned sizes or the limit."""
+def split_calls(calls: Sequence[Call], sizes: LearnedSizes, frame: int) -> list[BatchPart]:
+    """Return the parts in which these calls are sent: one part, unless larger than the learned sizes."""
     whole = BatchPart.of(calls)
-    if whole.users <= max_users and sizes.fits(whole.users, frame, len(whole.ids)):
+    if sizes.fits(whole.users, frame, len(whole.ids)):
         return [whole]
     max_bytes = sizes.bytes_for(frame)
     room = math.inf if max_bytes is None else max_bytes - frame
-    most = min(sizes.users or max_users, max_users)
-    return [BatchPart.of(part) for part in _group(calls, max_users=most, max_bytes=room)]
+    return [BatchPart.of(part) for part in _group(calls, max_users=sizes.users or whole.users, max_bytes=room)]
 
 
 def _group(units: Iterable[Call | CallPart], *, max_users: int, max_bytes: float) -> list[list[Call | CallPart]]:

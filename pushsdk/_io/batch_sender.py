@@ -84,7 +84,6 @@ class BatchSender:
         self._batches = batches
         self._sizes = sizes
         self._split_on = batching.split_on
-        self._max_users = batching.max_users
         # The records for the last messages.
         self._messages: dict[Content, MessageRecord] = {}
         #: The tasks for the batches that need one.
@@ -94,7 +93,7 @@ class BatchSender:
         """Put a batch in flight, which has a slot: at once if that needs no await, else by a task."""
         batch.has_slot = True
         try:
-            parts = split_calls(batch.calls, self._sizes, batch.frame, self._max_users)
+            parts = split_calls(batch.calls, self._sizes, batch.frame)
             if len(parts) > 1 or not self.launch(batch, parts[0]):
                 self._batches.advance(batch, SENDING)
                 self._create_task(batch, parts)

@@ -184,7 +184,7 @@ def test_secrets_are_equal_if_their_texts_are():
 CALL = Call(("secret",), b'"secret"', 0.0, 1)
 HELD = [
     CALL,
-    *split_calls([CALL], LearnedSizes(), 50, 100),
+    *split_calls([CALL], LearnedSizes(), 50),
     Content(b"secret", b"secret", None),
     Evidence(headers={"X": "secret"}, body=b"secret"),
     Attempt(outcome=Outcome.REJECTED, headers={"X": "secret"}, body=b"secret"),
