@@ -33,11 +33,11 @@ _COLUMNS = frozenset(
 _WORDS = _MISSING | _COLUMNS
 _variable_in = partial(re.search, r"\A\$\w+\Z|\{\s*[A-Za-z_][\w.]*\s*\}")
 # Persian and Indic scripts and emoji join their letters with these.
-_JOINERS = re.compile(r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])")
+_JOINERS = r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])"
 
 
 def _is_unreadable(text: str) -> bool:
-    return "\ufffd" in text or not (text.isprintable() or _JOINERS.sub("", text).isprintable())
+    return "\ufffd" in text or not (text.isprintable() or re.sub(_JOINERS, "", text).isprintable())
 
 
 # The first sign that an id has tells damage and fix. Compiled when they are looked for, as most ids are plain.
@@ -72,9 +72,9 @@ _MARKS = (b"\\", b";", b"{", b"$", b"#", b"'", b"\x7f")
 # Signs among ids with spaces between them, each after a character that is looked for first: that is far faster.
 _PARTS = ((b"+", "E+"), (b"+", "e+"), (b"=", " ="), (b" ", "  "))
 _number_in = partial(re.search, r"\.(0+|\d+E-?\d+) ")
-# An ASCII id without a sign, unless it is one of the words.
+# An ASCII id without a sign, unless it is one of the words. Most ids have none of the characters that a sign needs.
 _is_plain = re.compile(
-    r"(?!=|[+-]?\d+(?:\.0+\Z|(?:\.\d+)?[Ee]\+|\.\d+E))[A-Za-z0-9_.@:/|+=-]+"
+    r"[A-Za-z0-9_@:/|-]++|(?!=|[+-]?\d+(?:\.0+\Z|(?:\.\d+)?[Ee]\+|\.\d+E))[A-Za-z0-9_.@:/|+=-]+"
     r"(?<!\.csv)(?<!\.tsv)(?<!\.txt)(?<!\.jsonl)(?<!\.parquet)"
 ).fullmatch
 
