@@ -18,7 +18,6 @@ from pushsdk._core.policy import Options, warn_of_unused
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
-from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._io.file_names import AnyPath
@@ -145,7 +144,7 @@ class Pipeline:
         """Say why users are left, if no failure does."""
         reason = self.stop_reason
         if reason is None and self._is_limited:
-            self.stop("limit", f"the limit of {count(self._settings.limit or 0)} is reached: resume for the rest")
+            self.stop("limit", "the limit is reached: resume for the rest")
         elif reason is not None and reason.by == "not_after":
             await self._log.flush()
             for positions in self._journal.ranges(PENDING):

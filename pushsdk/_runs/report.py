@@ -5,7 +5,7 @@ import io
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO, get_args
@@ -123,13 +123,8 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         The reason has the service's text if ``answers`` has exactly one text for the status. Raises RunFileError if the
         file is missing or damaged.
         """
-        known = self._only_texts()
         check("outcome", outcome, Literal[*map(str, Outcome)] | None, ValidationError)
-        for file in run_files(Path(self.file)):
-            with closing(Journal.open(file, write=False)) as journal:
-                for row in journal.rows(outcome):
-                    text = known.get(row.status or 0, "")
-                    yield msgspec.structs.replace(row, reason=f"{row.reason}: {text}") if text else row
+        return rows_of(self, () if outcome is None else (outcome,))
 
     def _only_texts(self) -> dict[int, str]:
         """Return the service's text for each status that has exactly one."""
@@ -177,6 +172,16 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         )
         error.report = self
         raise error
+
+
+def rows_of(report: BroadcastReport, outcomes: Sequence[Outcome] = (), users: Collection[str] = ()) -> Iterator[Row]:
+    """Yield the rows with these outcomes, or these users."""
+    known = report._only_texts()
+    for file in run_files(Path(report.file)):
+        with closing(Journal.open(file, write=False)) as journal:
+            for row in journal.find(users) if users else journal.rows(outcomes):
+                text = known.get(row.status or 0, "")
+                yield msgspec.structs.replace(row, reason=f"{row.reason}: {text}") if text else row
 
 
 def write_rows(file: TextIO, rows: Iterable[Row]) -> int:

@@ -17,6 +17,7 @@ from glob import glob
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -26,6 +27,7 @@ from pushsdk._core.policy import shared
 from pushsdk._core.secret import Secret
 from pushsdk._io.sender import log_to_stderr
 from pushsdk._runs.progress import TICK, Pace, Progress
+from pushsdk._runs.run_file.journal import ask_to_stop
 from pushsdk.cli import guarded
 from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.interrupt import HANGUP, signal_handlers
@@ -175,8 +177,8 @@ async def _send_files(
     def tell(state: Progress) -> None:
         try:
             pipe.send((before.file, state))
-        except OSError:  # the parent has ended
-            stop.set()
+        except OSError:
+            ask_to_stop(Path(before.file), "the end of its command")
 
     with signal_handlers([signal.SIGINT, signal.SIGTERM], lambda _: stop.set()):
         logging.disable()  # as above

@@ -409,7 +409,7 @@ def test_status_and_report_show_a_run_with_every_outcome_and_send_nothing(broadc
     )
     rest = f"to send the rest:  pushsdk resume spring.run --base-url {service.base_url}  # with the options of the run"
     assert result.err.splitlines() == [
-        "stopped: the limit of 1,002 users is reached: resume for the rest",
+        "stopped: the limit is reached: resume for the rest",
         answers,
         f"{rest}, for example --rate",
     ]
@@ -428,11 +428,14 @@ def test_status_and_report_show_a_run_with_every_outcome_and_send_nothing(broadc
     head, row = result.out.splitlines()
     assert (result.code, result.err, head) == (0, f"{answers}\n", "user_id  outcome   status  reason")
     assert row.startswith("bob      REJECTED     422  ")
-    for form, head in (("--format csv", 1), ("--json", 0), ("", 1)):
+    for form, head in (("--format csv", 1), ("--json", 0), ("--format json", 0), ("", 1)):
         result = command(f"report spring.run {form} --user bob --user @cmd() --user - --outcome rejected")
         assert ["bob" in row for row in result.out.splitlines()[head:]] == [True]
         assert (result.code, result.err) == (1, "'-' is not in this run\n")
     assert command("report spring.run --user bob").code == 0
+    assert len(command("report spring.run --outcome rejected --outcome NOT_SENT").out.splitlines()) == 4
+    assert command("report spring.run --format csv --json") == (2, "", "pushsdk: pass either --format csv or --json\n")
+    assert "json" in command("report spring.run --format jsonl").err
     assert service.requests == before
 
 

@@ -227,6 +227,7 @@ def test_processes_end_with_their_parent_and_nobody_is_in_doubt(sending, service
     report = read_report("spring")
     assert (report.unknown, report.in_use, report.accepted) == (0, False, len(service.users()))
     assert 3 <= report.accepted < 40
+    assert report.stopped == "the end of its command stopped it"
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it has to find the processes")

@@ -87,7 +87,10 @@ class JournalMachine(RuleBasedStateMachine):
         assert (journal.outcomes(), journal.states.resent) == (count, sum(user.status.resent for user in self.users))
         assert list(journal.rows()) == [user.row for user in self.users]
         for outcome in Outcome:
-            assert list(journal.rows(outcome)) == [user.row for user in self.users if user.outcome is outcome]
+            rows = [user.row for user in self.users if user.outcome is outcome]
+            assert list(journal.rows([outcome])) == rows
+            # An id is a part of others, and of an encoded one.
+            assert list(journal.find({*[row.user_id for row in rows], "u", '"'})) == rows
         for states in (PENDING, IN_DOUBT):
             assert pieces(journal.ranges(states)) == list(self.ranges(states))
 

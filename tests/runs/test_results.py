@@ -61,7 +61,7 @@ async def test_failures_name_the_commonest_reason_and_the_answer_if_it_may_be_sh
 async def test_an_error_of_users_that_were_not_tried_names_no_reason():
     async with client_of(FakeService()) as client:
         report = await client.broadcast(["a", "b"], MESSAGE, limit=1)
-    with pytest.raises(BroadcastError, match=r"1 NOT_SENT; stopped: the limit of 1 user is reached: [a-z ]*; see"):
+    with pytest.raises(BroadcastError, match=r"1 NOT_SENT; stopped: the limit is reached: [a-z ]*; see"):
         report.raise_for_failures()
 
 

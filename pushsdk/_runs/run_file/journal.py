@@ -9,7 +9,7 @@ import time
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -17,6 +17,7 @@ from zlib import crc32
 
 import msgspec
 
+from pushsdk._core.body import encode_user_id
 from pushsdk._core.decisions import IN_FLIGHT, OUTCOMES, reason_of
 from pushsdk._core.errors import RunFileError, RunPlanError
 from pushsdk._core.outcome import Guarded, Outcome
@@ -274,9 +275,9 @@ class Journal:
             users[reason_of(status, "", claimed=self._claimed)] += stop - start
         return {reason: number for reason, number in users.items() if reason}
 
-    def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
-        """Yield one row per planned user in plan order; with ``outcome`` only the users with that outcome."""
-        states = frozenset(state for state in UserState if outcome in (None, OUTCOMES[state]))
+    def rows(self, outcomes: Sequence[Outcome] = ()) -> Iterator[Row]:
+        """Yield one row per planned user in plan order; with ``outcomes`` only the users with those outcomes."""
+        states = frozenset(state for state in UserState if not outcomes or OUTCOMES[state] in outcomes)
         chunk, ids = -1, [""]
         for status, positions in self._runs(states):
             if positions.chunk != chunk:
@@ -284,6 +285,16 @@ class Journal:
             first, reason = self._offsets[chunk], reason_of(status, claimed=self._claimed)
             for user in ids[positions.start - first : positions.stop - first]:
                 yield Row(user, OUTCOMES[status.state], status.status, reason)
+
+    def find(self, users: Collection[str]) -> Iterator[Row]:
+        """Yield the rows for these users in plan order. Searches bytes, and decodes only the chunks that have them."""
+        encoded = [*map(encode_user_id, users)]
+        for chunk in range(self.chunks):
+            if any(map(self.load(chunk).ids.__contains__, encoded)):
+                for position, user in enumerate(self._ids(chunk), self._offsets[chunk]):
+                    if user in users:
+                        status = self.states.at(position)
+                        yield Row(user, OUTCOMES[status.state], status.status, reason_of(status, claimed=self._claimed))
 
     def drop_incomplete(self) -> None:
         """Remove the file if its plan is incomplete: nothing was sent, and nothing can be."""

@@ -32,7 +32,7 @@ from pushsdk._runs.api import broadcast_content
 from pushsdk._runs.folder import PLAN, check_plan, planned_files
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.planner import Planner
-from pushsdk._runs.report import write_rows
+from pushsdk._runs.report import rows_of, write_rows
 from pushsdk._runs.run_file.file import filled_in, run_path
 from pushsdk._runs.run_file.journal import Journal, ask_to_stop
 from pushsdk.cli.commands.message import draw, previews
@@ -63,7 +63,8 @@ Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
 Speed = Annotated[float | None, Parameter(validator=Number(gt=0, lt=1e9))]
 # cyclopts would round 2.7.
 Whole = Annotated[int | None, Parameter(converter=lambda _, given: int(given[0].value), validator=Number(gte=1))]
-Format = Annotated[Literal["table", "csv"], Parameter(name="--format")]
+Format = Annotated[Literal["table", "csv", "json"], Parameter(name="--format")]
+_REPEATED = Parameter(negative=(), show_default=False)
 _FILES_PER_PROCESS = 4  # so that no process waits long for the last
 _WATCH_INTERVAL = 1.0  # seconds
 _WIDTH_SAMPLE = 1000  # rows that decide how wide the user id column is
@@ -555,58 +556,60 @@ def report(
     *,
     form: Format = "table",
     json: JsonLines = False,
-    outcome: pushsdk.Outcome | None = None,
-    user: Annotated[Sequence[str], Parameter(negative=(), help="Print only this user's row. Repeatable.")] = (),
+    outcome: Annotated[Sequence[pushsdk.Outcome], _REPEATED] = (),
+    user: Annotated[Sequence[str], _REPEATED, Parameter(help="Print only this user's row. Repeatable.")] = (),
 ) -> int:
     """Print one row per user of a run: id, outcome, HTTP status and reason.
 
     Args:
-        form: Print this format; csv is safe to open in a spreadsheet. For exact rows use --json.
-        outcome: Print only the users with this outcome.
+        form: Print this format; csv is safe to open in a spreadsheet, and json, like --json, is exact.
+        outcome: Print only the users with this outcome. Repeatable.
     """
+    if json and form == "csv":
+        raise usage_error("pass either --format csv or --json")
     if isinstance(sys.stdout, io.TextIOWrapper):  # an id file is UTF-8 with plain line ends in every locale
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     result = pushsdk.read_report(run)
     rows, missing = _rows_of(result, outcome, {*map(utf8, user)})
-    if json:
+    if json or form == "json":
         for row in rows:
             print_json(row)
-    elif form == "csv":
-        on_terminal: Any = SimpleNamespace(write=lambda row: say(row.removesuffix("\n")))
-        changed = write_rows(on_terminal if sys.stdout.isatty() else sys.stdout, rows)
-        if changed:
-            warn(f"put a ' before {count(changed, 'id')}, so that no spreadsheet runs it as a formula; --json is exact")
     else:
-        for line in _table(rows):
-            say(line)
+        (_print_csv if form == "csv" else _print_table)(rows)
     return Exit(bool(missing))  # INCOMPLETE, as for a job that is not claimed
 
 
 def _rows_of(
-    result: pushsdk.BroadcastReport, outcome: pushsdk.Outcome | None, users: set[str]
+    result: pushsdk.BroadcastReport, outcomes: Sequence[pushsdk.Outcome], users: set[str]
 ) -> tuple[Iterator[pushsdk.Row], set[str]]:
-    """Return the rows with this outcome, with ``users`` only theirs; and the users without a row.
+    """Return the rows with these outcomes, with ``users`` only theirs; and the users without a row.
 
     Prints the service's answers first, or warns about those users.
     """
     if not users:
         _print_answers(result)
-        return result.rows(outcome), users
-    rows = [row for row in result.rows() if row.user_id in users]
+        return rows_of(result, outcomes), users
+    rows = [*rows_of(result, users=users)]
     missing = users.difference(map(attrgetter("user_id"), rows))
     for user in sorted(missing):
         warn(f"{user!r} is not in this run")
-    return iter([row for row in rows if outcome in (None, row.outcome)]), missing
+    return iter([row for row in rows if not outcomes or row.outcome in outcomes]), missing
 
 
-def _table(rows: Iterator[pushsdk.Row]) -> Iterator[str]:
-    """Yield the rows in columns. The first rows decide how wide the ids are, so no row waits for the last."""
+def _print_csv(rows: Iterator[pushsdk.Row]) -> None:
+    on_terminal: Any = SimpleNamespace(write=lambda row: say(row.removesuffix("\n")))
+    if changed := write_rows(on_terminal if sys.stdout.isatty() else sys.stdout, rows):
+        warn(f"put a ' before {count(changed, 'id')}, so that no spreadsheet runs it as a formula; --json is exact")
+
+
+def _print_table(rows: Iterator[pushsdk.Row]) -> None:
+    """Print the rows in columns. The first rows decide how wide the ids are, so no row waits for the last."""
     first = list(itertools.islice(rows, _WIDTH_SAMPLE))
     width = max([len("user_id"), *(len(row.user_id) for row in first)])
-    yield f"{'user_id':<{width}}  {'outcome':<8}  status  reason"
+    say(f"{'user_id':<{width}}  {'outcome':<8}  status  reason")
     for row in itertools.chain(first, rows):
         number = "" if row.status is None else row.status
-        yield f"{row.user_id:<{width}}  {row.outcome.value:<8}  {number:>6}  {row.reason}".rstrip()
+        say(f"{row.user_id:<{width}}  {row.outcome.value:<8}  {number:>6}  {row.reason}".rstrip())
 
 
 def _exit_code(result: pushsdk.BroadcastReport, *, interrupted: bool = False) -> Exit:
