@@ -155,9 +155,10 @@ _BOUNDS: Mapping[Failure | None, str] = {
 _OUR_REASONS = frozenset({*_BOUNDS, Failure.BUDGET, Failure.CLOSED})
 _UNSEEN = ". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown here"
 _LIMITS = "see: pushsdk docs timeouts-and-limits"
+_THROTTLING = "see: pushsdk docs throttling"
 _OUTCOMES = "see: pushsdk docs outcomes"
-_FEWER = ". Send fewer at a time; for a burst, raise {timeout}; " + _LIMITS
-_RATE = ". If this recurs, set {rate} below the service's limit; " + _LIMITS
+_FEWER = ". Send fewer at a time; for a burst, raise {timeout}; " + _THROTTLING
+_RATE = ". If this recurs, set {rate} below the service's limit; " + _THROTTLING
 _WRONG_URL = ". base_url is probably wrong: check its host and its path, which must end before /v1"
 _LINT = ". Check the message: {lint}"
 _DNS = ". Check the host in base_url, and the DNS of this machine"
@@ -192,7 +193,7 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Failure.DEADLINE}, ". Raise {timeout} if the service needs longer; " + _LIMITS),
     ({Failure.ATTEMPT_TIMEOUT}, ". Raise {attempt_timeout} if the service needs longer; " + _LIMITS),
     ({Failure.QUEUE_FULL}, ". Call again later, or raise Limits(queued_users=..., queued_bytes=...)"),
-    ({Failure.PAUSED}, ". Call again after this pause; see: pushsdk docs retries"),
+    ({Failure.PAUSED}, ". Call again after this pause; " + _THROTTLING),
     ({Failure.BUDGET}, ". The service fails too often; see: pushsdk docs retries"),
     ({Failure.NOT_LISTED}, ": see {only_users}"),
     ({429}, ". Call again {when}" + _RATE),

@@ -75,7 +75,7 @@ def answering(status, **options):
         (lambda: FakeService(Fault.status(429, headers={"Retry-After": "90"})).client(), MESSAGE, (
             f"rejected: HTTP 429 Too Many Requests ({PUSH_URL}); not retried: the service asked to wait longer than "
             "max_retry_after: 90 s, RetryPolicy(max_retry_after=60). Call again after 90 s. If this recurs, set the "
-            f"rate below the service's limit; {LIMITS} [rejected-429]"
+            f"rate below the service's limit; see: pushsdk docs throttling [rejected-429]"
         )),
         (lambda: FakeService(Fault.hang()).client(timeout=0.05), MESSAGE, (
             f"outcome unknown: the deadline passed: total timeout 0.05 s ({PUSH_URL}); it may have been enqueued, so "
