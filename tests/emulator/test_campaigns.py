@@ -63,7 +63,7 @@ def serve(running, tmp_path):
     async def run(**options):
         kept = {"store": tmp_path / "store", "api_key": "key", "audience": tmp_path / "audience"}
         async with asyncio.timeout(60), running(**(kept | options)) as wire:
-            yield Api(wire.emulator)
+            yield wire
 
     return run
 

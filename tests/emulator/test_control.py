@@ -49,36 +49,36 @@ def encoded(text):
     return quote(text, safe="")
 
 
-async def test_a_wrong_request_says_why_and_changes_nothing(api, wire):
+async def test_a_wrong_request_says_why_and_changes_nothing(wire):
     await wire.push("ann")
     for method, path, body, status, word in WRONG:
-        answer = await api.raw(method, f"/_emulator/v1{path}", body)
+        answer = await wire.raw(method, f"/_emulator/v1{path}", body)
         assert (method, path, answer.status) == (method, path, status)
         assert word in answer.json["error"]
-    assert (await api.ask("PUT", "/requests", {})).headers["allow"] == "GET, POST, DELETE"
-    (inbox,) = await api.get("/inboxes")
+    assert (await wire.ask("PUT", "/requests", {})).headers["allow"] == "GET, POST, DELETE"
+    (inbox,) = await wire.get("/inboxes")
     assert (inbox["label"], inbox["requests"]) == ("Inbox 1", 1)
-    assert await api.get("/faults") == {"faults": [], "seed": 0}
-    assert (await api.get("/clock"))["ahead"] == 0
+    assert await wire.get("/faults") == {"faults": [], "seed": 0}
+    assert (await wire.get("/clock"))["ahead"] == 0
 
 
 async def test_an_endless_or_incomplete_body_is_refused(running, caplog):
     async with running(max_body=1000) as wire:
-        api = Api(wire.emulator, Content_Type="application/json")
-        head = api.head("PUT", "/_emulator/v1/label", Transfer_Encoding="chunked")
-        assert (await api.bytes(head + b"400\r\n" + b"x" * 1024 + b"\r\n")).status == 413
-        async with api.connected() as (reader, writer):
-            writer.write(api.head("PUT", "/_emulator/v1/label", Content_Length="100") + b'{"label"')
+        kind = {"Content_Type": "application/json"}
+        head = wire.head("PUT", "/_emulator/v1/label", Transfer_Encoding="chunked", **kind)
+        assert (await wire.bytes(head + b"400\r\n" + b"x" * 1024 + b"\r\n")).status == 413
+        async with wire.connected() as (reader, writer):
+            writer.write(wire.head("PUT", "/_emulator/v1/label", Content_Length="100", **kind) + b'{"label"')
             writer.write_eof()
             assert (await reader.read())[:12] in (b"HTTP/1.1 400", b"")
-        assert [inbox["label"] for inbox in await api.get("/inboxes")] == ["Inbox 1"]
+        assert [inbox["label"] for inbox in await wire.get("/inboxes")] == ["Inbox 1"]
     assert caplog.records == []
 
 
-async def test_an_error_of_the_emulator_is_a_500_in_its_log(api, wire, emulator, monkeypatch, caplog):
+async def test_an_error_of_the_emulator_is_a_500_in_its_log(wire, emulator, monkeypatch, caplog):
     for name in ("inboxes", "inbox"):
         monkeypatch.setattr(Store, name, lambda *_: 1 // 0)
-    assert (await api.raw("GET", "/_emulator/v1/inboxes")).status == 500
+    assert (await wire.raw("GET", "/_emulator/v1/inboxes")).status == 500
     assert (await wire.push("ann", Api_Key="another")).status == 500
     assert [record.name for record in caplog.records] == ["pushsdk.emulator"] * 2
     assert emulator.api_key not in caplog.text
@@ -87,11 +87,10 @@ async def test_an_error_of_the_emulator_is_a_500_in_its_log(api, wire, emulator,
 async def test_what_the_store_can_not_write_is_507_and_not_accepted(running, tmp_path, monkeypatch):
     monkeypatch.setattr("pushsdk.emulator.store.database._BUSY", 0.01)
     async with running(store=tmp_path / "store") as wire:
-        api = Api(wire.emulator)
         await wire.push("ann")
         foreign = sqlite3.connect(tmp_path / "store")
         foreign.execute("BEGIN IMMEDIATE")  # another program
-        status, error = await api.refused("PUT", "/label", {"label": "after"})
+        status, error = await wire.refused("PUT", "/label", {"label": "after"})
         assert (status, error) == (507, "the emulator's store can't be written: database is locked")
         for key in (wire.emulator.api_key, "a new key"):
             assert (await wire.push("bob", Api_Key=key)).status == 507
@@ -103,11 +102,11 @@ async def test_what_the_store_can_not_write_is_507_and_not_accepted(running, tmp
 # Inboxes
 
 
-async def test_each_key_has_an_inbox_which_is_also_read_by_its_public_name(api, wire, emulator, monkeypatch):
-    status, error = await api.refused("GET", "/users", Api_Key="")
+async def test_each_key_has_an_inbox_which_is_also_read_by_its_public_name(wire, emulator, monkeypatch):
+    status, error = await wire.refused("GET", "/users", Api_Key="")
     assert (status, "Api-Key" in error, "?inbox=" in error) == (401, True, True)
-    (inbox,) = await api.get("/inboxes")
-    assert await api.get("/service") == {"api_key": emulator.api_key, "inbox": inbox["inbox"]}
+    (inbox,) = await wire.get("/inboxes")
+    assert await wire.get("/service") == {"api_key": emulator.api_key, "inbox": inbox["inbox"]}
     await wire.push("ann")
     uuid = (await wire.campaign()).json["uuid"]
     other = Api(emulator, Api_Key="another")
@@ -116,39 +115,38 @@ async def test_each_key_has_an_inbox_which_is_also_read_by_its_public_name(api, 
         assert (await other.refused(method, path, {}))[0] == 404
     assert (await other.done("DELETE", "/requests/1"))["deleted"] == 0
     await wire.push("bob", Api_Key="another")
-    second, first = await api.get("/inboxes", Api_Key=None)  # the latest first
+    second, first = await wire.get("/inboxes", Api_Key=None)  # the latest first
     assert [(inbox["label"], inbox["requests"]) for inbox in (first, second)] == [("Inbox 1", 2), ("Inbox 2", 1)]
-    users = await api.get(f"/users?inbox={first['inbox']}", Api_Key=None)
+    users = await wire.get(f"/users?inbox={first['inbox']}", Api_Key=None)
     assert users == {"users": [{"user_id": "ann", "accepted": 1, "same": 1}], "next": None}
     monkeypatch.setattr("pushsdk.emulator.inboxes._MAX_INBOXES", 2)
-    status, error = await api.refused("GET", "/users", Api_Key="one more")
+    status, error = await wire.refused("GET", "/users", Api_Key="one more")
     assert (status, "there are 2 inboxes" in error) == (507, True)
 
 
-async def test_requests_are_read_over_all_inboxes(emulator, wire):
-    api = Api(emulator, Api_Key=None)
+async def test_requests_are_read_over_all_inboxes(wire):
     await wire.push("ann")
-    async with api.events("?inbox=*") as events:
+    async with wire.events("?inbox=*", Api_Key=None) as events:
         await events.until("hello")
         await wire.push("ann", Api_Key="another")
         assert (await events.until("request"))[-1].data["id"] == 2
-    second, first = [inbox["inbox"] for inbox in await api.get("/inboxes")]
-    requests = (await api.get("/requests?inbox=*&search=user:ann"))["requests"]
+    second, first = [inbox["inbox"] for inbox in await wire.get("/inboxes")]
+    requests = (await wire.get("/requests?inbox=*&search=user:ann", Api_Key=None))["requests"]
     assert [(request["id"], request["inbox"]) for request in requests] == [(2, second), (1, first)]
-    assert [line["inbox"] for line in await downloaded(api, "inbox=*")] == [second, first]
+    assert [line["inbox"] for line in await downloaded(wire, "inbox=*")] == [second, first]
 
 
-async def downloaded(api, query):
-    answer = await api.raw("GET", f"/_emulator/v1/export?{query}")
+async def downloaded(wire, query):
+    answer = await wire.raw("GET", f"/_emulator/v1/export?{query}")
     assert answer.headers["content-type"] == "application/jsonl"
     return [json.loads(line) for line in answer.body.splitlines()]
 
 
-async def pages(api, path, mark):
+async def pages(wire, path, mark):
     """Return the rows of each page."""
     found, more = [], ""
     while more is not None:
-        rows, after = (await api.get(f"{path}{more}")).values()
+        rows, after = (await wire.get(f"{path}{more}")).values()
         found.append(rows)
         more = after and f"&{mark}={encoded(str(after))}"
     return found
@@ -157,36 +155,36 @@ async def pages(api, path, mark):
 # Users
 
 
-async def test_a_user_has_pushes_oldest_first_and_notifications_which_expire(api, wire):
+async def test_a_user_has_pushes_oldest_first_and_notifications_which_expire(wire):
     sent = {"userIds": ["a/b", "a/b"], "message": {**MESSAGE, "ttl": 60}, "customFields": {"a": 10**40}}
     await wire.send(sent)
     await wire.push("a/b")
-    first, second = (await api.user("a/b"))["pushes"]
+    first, second = (await wire.user("a/b"))["pushes"]
     assert (first["times"], first["message"], first["custom_fields"]) == (2, sent["message"], sent["customFields"])
     assert (second["times"], second["custom_fields"]) == (1, None)
-    assert (await api.done("POST", "/clock", {"advance": 3600}))["ahead"] == 3600
-    devices = (await api.user("a/b"))["devices"]
+    assert (await wire.done("POST", "/clock", {"advance": 3600}))["ahead"] == 3600
+    devices = (await wire.user("a/b"))["devices"]
     assert [card["state"] for name in devices for card in devices[name]] == ["expired"] * 2
     await wire.push("ann")
-    assert 3600 <= (await api.get("/requests"))["requests"][0]["time"] - first["time"] < 4200
+    assert 3600 <= (await wire.get("/requests"))["requests"][0]["time"] - first["time"] < 4200
 
 
-async def test_users_are_paged_by_id_and_searched_literally(api, wire):
+async def test_users_are_paged_by_id_and_searched_literally(wire):
     names = ["ANN", "a%n", "a_n", "ann", "u2", "u10"]  # as people count
     await wire.push(*sorted(names))
     await wire.push("ann")
-    found = await pages(api, "/users?limit=2", "after")
+    found = await pages(wire, "/users?limit=2", "after")
     assert [[user["user_id"] for user in users] for users in found] == [names[:2], names[2:4], names[4:]]
     for search in names:
-        page = await api.get(f"/users?search={encoded(search)}")
+        page = await wire.get(f"/users?search={encoded(search)}")
         assert [user["user_id"] for user in page["users"]] == [search]
-    assert await api.get("/duplicates") == [{"user_id": "ann", "accepted": 2, "same": 2}]
+    assert await wire.get("/duplicates") == [{"user_id": "ann", "accepted": 2, "same": 2}]
 
 
 # Requests
 
 
-async def test_requests_are_paged_newest_first_and_grouped(api, wire):
+async def test_requests_are_paged_newest_first_and_grouped(wire):
     for title in ("one", "one", "two", "three", "three"):
         await wire.send({"userIds": ["ann"], "message": {"title": {"en": title}}})
     for query, expected in (
@@ -194,38 +192,38 @@ async def test_requests_are_paged_newest_first_and_grouped(api, wire):
         ("after=3", [[(5, 4, 1), (4, 4, 1)]]),
         ("grouped=true&limit=2", [[(5, 4, 2), (3, 3, 1)], [(2, 1, 2)]]),
     ):
-        found = await pages(api, f"/requests?{query}", "before")
+        found = await pages(wire, f"/requests?{query}", "before")
         assert [[(row["id"], row["group"], row["requests"]) for row in rows] for rows in found] == expected
 
 
-async def test_requests_are_searched_downloaded_and_deleted(api, wire, emulator):
+async def test_requests_are_searched_downloaded_and_deleted(wire, emulator):
     for user in ("ann", "bob"):
         await wire.push(user)
     await wire.campaign()
-    await wire.bytes(wire.head(1) + b"{")
+    await wire.send(b"{")
     for search, found in (("", [4, 3, 2, 1]), ("title:hel lang:en", [3, 2, 1]), ("is:refused status:4xx", [4])):
-        requests = (await api.get(f"/requests?search={encoded(search)}"))["requests"]
+        requests = (await wire.get(f"/requests?search={encoded(search)}"))["requests"]
         assert (search, [request["id"] for request in requests]) == (search, found)
-    broken, _, *_, oldest = await downloaded(api, "search=")
+    broken, _, *_, oldest = await downloaded(wire, "search=")
     assert (broken["status"], broken["body"], oldest["status"], oldest["body"]["userIds"]) == (400, "{", 204, ["ann"])
     for path, deleted in (("?search=user:ann", 1), ("/2", 1), ("/2", 0), ("?all=true", 2)):
-        assert await api.done("DELETE", f"/requests{path}") == {"deleted": deleted}
-    assert ((await api.get("/requests"))["requests"], await api.get("/campaigns")) == ([], [])
+        assert await wire.done("DELETE", f"/requests{path}") == {"deleted": deleted}
+    assert ((await wire.get("/requests"))["requests"], await wire.get("/campaigns")) == ([], [])
     assert emulator.users() == {"ann": 1, "bob": 1}  # the counts stay
 
 
-async def test_requests_that_reached_no_inbox_are_listed_newest_first(api, wire):
+async def test_requests_that_reached_no_inbox_are_listed_newest_first(wire):
     await wire.push("ann", path="/v1/pushes")
     await wire.push("ann", Api_Key=None)
     for path in ("/%ff", "/" + "x" * 5000):
-        await api.raw("POST", path, {})
-    long, strange, without_key, missing = await api.get("/unmatched", Api_Key=None)
+        await wire.raw("POST", path, {})
+    long, strange, without_key, missing = await wire.get("/unmatched", Api_Key=None)
     assert (without_key["method"], without_key["path"], without_key["status"]) == ("POST", "/external/api/v1/push", 401)
     assert (missing["status"], "/external/api/v1/push" in missing["error"]) == (404, True)
     assert (len(long["path"]), strange["status"]) == (200, 404)
 
 
-async def test_a_value_nested_near_the_bound_is_shown_or_refused(api, wire, monkeypatch):
+async def test_a_value_nested_near_the_bound_is_shown_or_refused(wire, monkeypatch):
     """Every accepted depth can be read back."""
     statuses = set()
     for depth in range(880, 1010, 5):
@@ -233,15 +231,15 @@ async def test_a_value_nested_near_the_bound_is_shown_or_refused(api, wire, monk
         body = b'{"userIds":["ann"],"message":{"x":%b},"customFields":{"y":%b}}' % (value, value)
         if (await wire.send(body)).status != 204:
             continue
-        newest = (await api.get("/requests?limit=1"))["requests"][0]["id"]
-        assert (await api.raw("GET", f"/_emulator/v1/requests/{newest}")).status == 200
-        answer = await api.raw("GET", "/_emulator/v1/users/ann")
+        newest = (await wire.get("/requests?limit=1"))["requests"][0]["id"]
+        assert (await wire.raw("GET", f"/_emulator/v1/requests/{newest}")).status == 200
+        answer = await wire.raw("GET", "/_emulator/v1/users/ann")
         statuses.add(answer.status)
         assert answer.status == 200 or "nested too deeply" in answer.json["error"]
     assert 200 in statuses
     deep = reduce(lambda inner, _: [inner], range(100_000), [])
     monkeypatch.setattr(Inboxes, "views", lambda _: deep)
-    assert await api.refused("GET", "/inboxes") == (500, "a value in the response is nested too deeply to be shown")
+    assert await wire.refused("GET", "/inboxes") == (500, "a value in the response is nested too deeply to be shown")
 
 
 # Faults, limits, reset
@@ -249,43 +247,42 @@ async def test_a_value_nested_near_the_bound_is_shown_or_refused(api, wire, monk
 
 async def test_rules_act_in_one_inbox_and_can_be_disabled(running):
     async with running(faults=[Fault.status(500, name="all")]) as wire:
-        api = Api(wire.emulator)
-        assert [rule["name"] for rule in (await api.get("/faults"))["faults"]] == ["all"]
-        await api.done("PUT", "/faults", {"faults": [{"fault": "status", "code": 503, "name": "a/b"}]})
+        assert [rule["name"] for rule in (await wire.get("/faults"))["faults"]] == ["all"]
+        await wire.done("PUT", "/faults", {"faults": [{"fault": "status", "code": 503, "name": "a/b"}]})
         assert [(await wire.push("ann")).status, (await wire.push("ann", Api_Key="other")).status] == [503, 500]
         rule = {"fault": "status", "code": 503, "name": "a/b", "enabled": True, "hits": 1}
-        assert await api.get("/faults") == {"faults": [rule], "seed": 0}
+        assert await wire.get("/faults") == {"faults": [rule], "seed": 0}
         for enabled, status in ((False, 204), (True, 503)):
-            answer = await api.done("PATCH", "/faults/a%2Fb", {"enabled": enabled})
+            answer = await wire.done("PATCH", "/faults/a%2Fb", {"enabled": enabled})
             assert answer["faults"] == [{**rule, "enabled": enabled}]
             assert (await wire.push("ann")).status == status
-        assert await api.done("DELETE", "/faults") == {"faults": [], "seed": 0}
+        assert await wire.done("DELETE", "/faults") == {"faults": [], "seed": 0}
         assert (await wire.push("ann")).status == 204
 
 
-async def test_a_reset_empties_the_inbox_and_restarts_its_rules(api, wire):
-    await api.done("PUT", "/faults", {"faults": [{"fault": "status", "code": 503, "first": 1}]})
-    await api.done("PUT", "/limits", {"quota": 1})
-    await api.done("PUT", "/label", {"label": "Mine <b>"})
-    (inbox,) = await api.get("/inboxes")
+async def test_a_reset_empties_the_inbox_and_restarts_its_rules(wire):
+    await wire.done("PUT", "/faults", {"faults": [{"fault": "status", "code": 503, "first": 1}]})
+    await wire.done("PUT", "/limits", {"quota": 1})
+    await wire.done("PUT", "/label", {"label": "Mine <b>"})
+    (inbox,) = await wire.get("/inboxes")
     for _ in range(2):
         assert [(await wire.push("ann")).status for _ in range(3)] == [503, 204, 429]
-        await api.done("POST", "/reset", {})
-        assert await api.get("/requests") == {"requests": [], "next": None}
-        assert [rule["hits"] for rule in (await api.get("/faults"))["faults"]] == [0]
-    assert (await api.get("/inboxes"), inbox["label"]) == ([inbox], "Mine <b>")
+        await wire.done("POST", "/reset", {})
+        assert await wire.get("/requests") == {"requests": [], "next": None}
+        assert [rule["hits"] for rule in (await wire.get("/faults"))["faults"]] == [0]
+    assert (await wire.get("/inboxes"), inbox["label"]) == ([inbox], "Mine <b>")
 
 
 # Requests from the page
 
 
-async def test_a_request_is_checked_without_being_sent(api, emulator):
+async def test_a_request_is_checked_without_being_sent(wire, emulator):
     for body, error, codes in (
         ({"userIds": ["ann"], "message": {"titel": 1}}, "None", ["near-name", "no-platform", "no-text"]),
         ({"userIds": []}, "`$.userIds`", []),
         ({"userIds": ["ann"], "message": {"x": "x" * 70_000}}, "None", ["large"]),
     ):
-        result = await api.done("POST", "/lint", {"body": body})
+        result = await wire.done("POST", "/lint", {"body": body})
         assert error in str(result["error"])
         assert [advice["code"] for advice in result["lint"]] == codes
     assert emulator.requests == 0
@@ -293,19 +290,19 @@ async def test_a_request_is_checked_without_being_sent(api, emulator):
 
 async def test_a_request_is_sent_into_an_inbox_without_its_key_and_meets_its_faults(running):
     async with running(max_body=100) as wire:
-        api, emulator, body = Api(wire.emulator, Api_Key=None), wire.emulator, {"userIds": ["ben"], "message": {}}
-        path = f"/requests?inbox={(await api.get('/inboxes'))[0]['inbox']}"
+        emulator, body = wire.emulator, {"userIds": ["ben"], "message": {}}
+        path = f"/requests?inbox={(await wire.get('/inboxes'))[0]['inbox']}"
         for sent, number, status, text in (
             (body, 1, 204, ""),
             ({"userIds": []}, 2, 400, "`$.userIds`"),
             (b'"%b"' % (b"x" * 100), 0, 413, "100 bytes"),
         ):
-            result = await api.done("POST", path, sent)
+            result = await wire.done("POST", path, sent, Api_Key=None)
             assert (result["id"], result["status"], text in result["body"]) == (number, status, True)
-        result = await api.done("POST", f"{path}&endpoint=campaigns", {"name": "Spring"})
+        result = await wire.done("POST", f"{path}&endpoint=campaigns", {"name": "Spring"})
         assert (result["status"], emulator.campaigns[0].uuid in result["body"]) == (200, True)
         for fault, accepted in ((Fault.reset_after(), True), (Fault.hang(), False), (Fault.truncated(), True)):
             emulator.inbox().set_faults([fault])  # the page's own connection is not cut
-            result = await api.done("POST", path, body)
+            result = await wire.done("POST", path, body)
             assert (result["status"], result["accepted"]) == (None, accepted)
         assert emulator.users() == {"ben": 3}

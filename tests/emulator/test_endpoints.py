@@ -69,7 +69,7 @@ async def test_a_body_of_another_shape_is_refused_with_its_path_and_not_quoted(w
         answer = await wire.send(body)
         assert (answer.status, answer.headers["content-type"]) == (400, "application/json")
         assert answer.json["error"].endswith(place)
-        assert "secret" not in answer.text
+        assert "secret" not in answer.body.decode()
     campaign = await wire.send({"segment": {"query": 1}}, path="/v1/campaigns")
     assert (campaign.status, "$.segment.query" in campaign.json["error"]) == (400, True)
     assert (emulator.pushes, emulator.campaigns) == ((), ())
@@ -81,14 +81,14 @@ async def test_a_body_of_another_shape_is_refused_with_its_path_and_not_quoted(w
 
 @pytest.mark.parametrize("is_reset", [False, True])
 async def test_a_body_cut_short_is_not_accepted(running, is_reset):
-    async with running() as wire, wire.connected() as connection:
-        connection.write(wire.head(len(BODY)) + BODY[:-1])
+    async with running() as wire, wire.connected() as (reader, writer):
+        writer.write(wire.push_head(len(BODY)) + BODY[:-1])
         await until(lambda: wire.emulator.requests == 1)
         if is_reset:
-            connection.writer.transport.abort()
+            writer.transport.abort()
         else:
-            connection.writer.write_eof()
-            assert await connection.read.read() == b""
+            writer.write_eof()
+            assert await reader.read() == b""
     assert wire.emulator.users() == {}
 
 
@@ -98,16 +98,16 @@ async def test_a_body_over_the_limit_is_refused_with_413(running):
         answer = await wire.send(BODY + b" ")
         assert (answer.status, answer.json) == (413, {"error": f"the body is over {len(BODY)} bytes"})
         chunks = b"%x\r\n%b \r\n0\r\n\r\n" % (len(BODY) + 1, BODY)
-        assert (await wire.bytes(wire.head(0, **CHUNKED) + chunks)).startswith(b"HTTP/1.1 413")
+        assert (await wire.received(wire.push_head(0, **CHUNKED) + chunks)).startswith(b"HTTP/1.1 413")
         assert wire.emulator.accepted("ann") == 1
 
 
 async def test_a_client_that_expects_100_continue_gets_it(wire, emulator):
-    async with wire.connected() as connection:
-        connection.write(wire.head(len(BODY), Expect="100-continue"))
-        assert await connection.read.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        connection.write(BODY)
-        assert (await connection.read.readline()).startswith(b"HTTP/1.1 204")
+    async with wire.connected() as (reader, writer):
+        writer.write(wire.push_head(len(BODY), Expect="100-continue"))
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(BODY)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 204")
     assert emulator.accepted("ann") == 1
 
 

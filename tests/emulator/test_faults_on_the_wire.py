@@ -22,7 +22,7 @@ BODY = b'{"userIds":["ann"],"message":{}}'
 async def test_a_status_is_answered_with_its_headers_and_body(wire, emulator, fault, kind, text, accepted):
     emulator.set_faults([fault])
     answer = await wire.push("ann")
-    assert (answer.status, answer.headers.get("content-type"), answer.text) == (fault.code, kind, text)
+    assert (answer.status, answer.headers.get("content-type"), answer.body.decode()) == (fault.code, kind, text)
     assert answer.headers.get("retry-after") == fault.headers.get("Retry-After")
     assert (await wire.campaign()).status == fault.code
     assert (emulator.accepted("ann"), len(emulator.campaigns)) == (accepted, accepted)
@@ -33,7 +33,7 @@ async def test_a_delayed_request_is_accepted_even_after_its_client_disconnected(
     started = asyncio.get_running_loop().time()
     assert (await wire.push("ann")).status == 204
     assert asyncio.get_running_loop().time() - started >= 0.02
-    await wire.vanish(wire.head(len(BODY)) + BODY)
+    await wire.vanish(wire.push_head(len(BODY)) + BODY)
     await until(lambda: emulator.accepted("ann") == 2)
     assert emulator.hits() == {"1: delay": 2}
 
@@ -49,7 +49,7 @@ async def test_a_reset_is_a_reset_on_either_side_of_acceptance(wire, emulator, f
 @pytest.mark.parametrize("fault", [Fault.reset_before, Fault.hang, Fault.truncated])
 async def test_a_fault_after_a_disconnect_is_harmless(running, fault, caplog):
     async with running(faults=[Fault.delay(0.02), fault(name="last", first=1)]) as wire:
-        await wire.vanish(wire.head(len(BODY)) + BODY)
+        await wire.vanish(wire.push_head(len(BODY)) + BODY)
         await until(lambda: wire.emulator.hits()["last"] == 1)
         assert (await wire.push("bob")).status == 204
     assert caplog.records == []
@@ -77,7 +77,7 @@ async def test_a_hang_sends_nothing_until_the_client_disconnects(wire, emulator,
 )
 async def test_a_truncated_response_ends_at_its_place(wire, emulator, at, part):
     emulator.set_faults([Fault.truncated(at=at)])
-    assert await wire.bytes(wire.head(len(BODY)) + BODY) == part
+    assert await wire.received(wire.push_head(len(BODY)) + BODY) == part
     assert emulator.accepted("ann") == 1
 
 

@@ -6,7 +6,6 @@ import re
 from contextlib import suppress
 
 import pytest
-from support.control_api import Api
 
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.emulator.control.routes import ROOT, ROUTES
@@ -21,7 +20,7 @@ TOKEN = "a-token-of-some-length"
 async def guarded(running):
     """An emulator with a token, called without the token."""
     async with running(host="0.0.0.0", token=TOKEN, hosts=["push.test"]) as wire:
-        yield Api(wire.emulator)
+        yield wire
 
 
 def admits(check, *head):
@@ -57,36 +56,36 @@ def admits(check, *head):
         ("Sec-Fetch-Site", ["cross-site", "same-site"], "other sites"),
     ],
 )
-async def test_requests_to_other_names_and_from_other_sites_are_refused(api, emulator, name, values, fix):
-    port = api.host.rpartition(":")[2]
+async def test_requests_to_other_names_and_from_other_sites_are_refused(wire, emulator, name, values, fix):
+    port = wire.host.rpartition(":")[2]
     for value in values:
         for path in PATHS:
             method = "POST" if path == PUSH else "GET"
-            answer = await api.raw(method, path, None, **{name: value.replace("{port}", port)})
+            answer = await wire.raw(method, path, None, **{name: value.replace("{port}", port)})
             assert (value, path, answer.status) == (value, path, 403)
             assert fix in answer.json["error"]
     assert emulator.pushes == ()
 
 
-async def test_the_emulators_own_page_is_allowed(api, wire):
+async def test_the_emulators_own_page_is_allowed(wire):
     for name in ("localhost", "LOCALHOST", "127.0.0.1", "[::1]"):
         host = f"{name}:{wire.port}"
         headers = {"Host": host, "Origin": f"http://{host}", "Sec_Fetch_Site": "same-origin"}
-        assert (await api.ask("GET", "/users", **headers)).status == 200
+        assert (await wire.ask("GET", "/users", **headers)).status == 200
         assert (await wire.push("ann", **headers)).status == 204
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
-async def test_a_form_or_a_preflight_of_another_site_changes_nothing(api, wire, kind):
+async def test_a_form_or_a_preflight_of_another_site_changes_nothing(wire, kind):
     await wire.push("ann")
     body = {"advance": 1, "label": "x", "preset": "flaky", "enabled": True}
     for route in (route for route in ROUTES if route.method in ("POST", "PUT", "PATCH")):
-        answer = await api.raw(route.method, f"{ROOT}{_filled(route)}", body, Content_Type=kind)
+        answer = await wire.raw(route.method, f"{ROOT}{_filled(route)}", body, Content_Type=kind)
         assert (answer.status, "application/json" in answer.json["error"]) == (415, True)
-        headers = {"Origin": f"http://{api.host}", "Access_Control_Request_Method": route.method}
-        preflight = await api.raw("OPTIONS", f"{ROOT}{_filled(route)}", **headers)  # it also has no CORS headers
+        headers = {"Origin": f"http://{wire.host}", "Access_Control_Request_Method": route.method}
+        preflight = await wire.raw("OPTIONS", f"{ROOT}{_filled(route)}", **headers)  # it also has no CORS headers
         assert preflight.status == 405
-    assert (await api.get("/inboxes"))[0]["label"] == "Inbox 1"
+    assert (await wire.get("/inboxes"))[0]["label"] == "Inbox 1"
 
 
 def _filled(route):
@@ -121,11 +120,11 @@ def test_a_named_host_needs_the_emulators_port_unless_it_names_one(port, host, a
         b"PUT / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n",
     ],
 )
-async def test_a_hostile_head_is_refused_without_a_log_line(api, head, caplog):
-    ending = f"Host: {api.host}\r\nConnection: close\r\n\r\n0\r\n\r\n".encode()
+async def test_a_hostile_head_is_refused_without_a_log_line(wire, head, caplog):
+    ending = f"Host: {wire.host}\r\nConnection: close\r\n\r\n0\r\n\r\n".encode()
     with suppress(ConnectionError):  # the emulator stops reading
-        assert (await api.bytes(head + ending)).status >= 400
-    assert (await api.get("/health"))["status"] == "ok"
+        assert (await wire.bytes(head + ending)).status >= 400
+    assert (await wire.get("/health"))["status"] == "ok"
     assert caplog.records == []
 
 
@@ -182,17 +181,16 @@ async def test_the_key_is_only_in_the_request_and_in_the_route_that_shows_it(run
     caplog.set_level(logging.DEBUG)
     key, user = "the-secret-key-of-somebody", "ann-secret"
     async with running(store=tmp_path / "store", api_key=key, faults=[Fault.status(503, user="bob")]) as wire:
-        api = Api(wire.emulator)
         answers = [await wire.push(user), await wire.push("bob"), await wire.campaign(), await wire.send(b"{")]
         answers.append(await wire.push("ann", path="/v1/nothing"))
-        assert key == (await api.get("/service"))["api_key"]  # the page shows the emulator's own key; nothing else does
-        async with api.events() as events:
+        assert key == (await wire.get("/service"))["api_key"]  # the page shows this key; nothing else does
+        async with wire.events() as events:
             texts = [repr(await events.next()), repr(wire.emulator), repr(wire.emulator.inbox())]
         for route in ROUTES:
             if route.method == "GET" and route.path not in ("/service", "/events"):
                 path = route.path.format(number="1", user="1", uuid=answers[2].json["uuid"])
-                answers.append(await api.raw("GET", f"{ROOT}{path}"))
-        answers.append(await api.raw("PATCH", f"{ROOT}/faults/x", {"enabled": True}))
+                answers.append(await wire.raw("GET", f"{ROOT}{path}"))
+        answers.append(await wire.raw("PATCH", f"{ROOT}/faults/x", {"enabled": True}))
     files = [path.read_bytes() for path in tmp_path.iterdir()]
     assert any(user.encode() in content for content in files)
     for content in (*files, *(answer.body for answer in answers), "".join((*texts, caplog.text)).encode()):

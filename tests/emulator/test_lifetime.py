@@ -6,7 +6,7 @@ import threading
 from contextlib import AsyncExitStack, suppress
 
 import pytest
-from support.control_api import Api, until
+from support.control_api import until
 
 from pushsdk.emulator import Emulator, Fault, ServiceLimits, http_io, server
 from pushsdk.emulator.control import handlers
@@ -68,9 +68,9 @@ async def test_a_slow_head_or_body_ends_the_connection(running, monkeypatch):
     monkeypatch.setattr(http_io, "_BODY_SECONDS", 0.02)
     monkeypatch.setattr(server, "_IDLE_SECONDS", 0.02)
     async with running() as wire, asyncio.timeout(60):
-        assert (await wire.bytes(wire.head(100) + PUSH)).startswith(b"HTTP/1.1 408 ")
+        assert (await wire.received(wire.push_head(100) + PUSH)).startswith(b"HTTP/1.1 408 ")
         for head in (b"", b"POST /ext", b"GET /_emulator/v1/health HTTP/1.1\r\nHost: "):
-            assert await wire.bytes(head) == b""
+            assert await wire.received(head) == b""
         assert wire.emulator.pushes == ()
 
 
@@ -78,17 +78,17 @@ async def test_the_bytes_of_all_bodies_on_their_way_are_bounded(running, monkeyp
     monkeypatch.setattr(http_io, "_MOST_ARRIVING", 3000)
     async with running(max_body=2000) as wire, AsyncExitStack() as stack:
         for _ in range(2):
-            begun = await stack.enter_async_context(wire.connected())
-            begun.write(wire.head(1500) + b" " * 1400)
+            reader, writer = await stack.enter_async_context(wire.connected())
+            writer.write(wire.push_head(1500) + b" " * 1400)
         await until(lambda: wire.emulator.requests == 2)
         refused = await wire.send(b" " * 300 + PUSH)
         assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-        begun.write(b" " * 100)
-        assert b" 400 " in await begun.read.readline()
+        writer.write(b" " * 100)
+        assert b" 400 " in await reader.readline()
         assert (await wire.send(b" " * 300 + PUSH)).status == 204
 
 
-async def test_the_bodies_that_a_response_shows_are_bounded(api, emulator, wire, monkeypatch):
+async def test_the_bodies_that_a_response_shows_are_bounded(emulator, wire, monkeypatch):
     for _ in range(4):
         await wire.push("ann")
     queries = ["SELECT 1", "SELECT 2", "x" * 70_000]
@@ -96,10 +96,10 @@ async def test_the_bodies_that_a_response_shows_are_bounded(api, emulator, wire,
         await wire.send({"segment": {"query": query}}, path="/v1/campaigns")
     monkeypatch.setattr(handlers, "_MAX_BODIES", 2 * len(emulator.pushes[0].body))
     monkeypatch.setattr(handlers, "_MAX_CAMPAIGNS", 2)
-    pushes = (await api.get("/users/ann"))["pushes"]
+    pushes = (await wire.get("/users/ann"))["pushes"]
     assert [push["message"] is not None for push in pushes] == [False, False, True, True]
     assert [bool(push.body) for push in emulator.inbox().delivered("ann")] == [True] * 4
-    assert [campaign["segment"] for campaign in await api.get("/campaigns")] == [None, {"query": "SELECT 2"}]
+    assert [campaign["segment"] for campaign in await wire.get("/campaigns")] == [None, {"query": "SELECT 2"}]
     assert [campaign.request["segment"]["query"] for campaign in emulator.campaigns] == queries
 
 
@@ -120,9 +120,11 @@ async def test_closing_does_not_wait_for_anybody(running, monkeypatch, caplog):
     faults = [Fault.hang(user="a"), Fault.hang(user="b", accepted=True), Fault.delay(60, user="c")]
     async with asyncio.timeout(30):
         async with running(faults=[*faults, Fault.status(400, body="x" * 8_000_000)]) as wire:
-            sent = [b"", b"POST /ext", wire.head(10) + b"{"]
-            sent += [wire.head(32) + b'{"userIds":["%b"],"message":{  }}' % user for user in (b"a", b"b", b"c", b"d")]
-            sent += [Api(wire.emulator).head("GET", "/_emulator/v1/users")] * 20
+            sent = [b"", b"POST /ext", wire.push_head(10) + b"{"]
+            sent += [
+                wire.push_head(32) + b'{"userIds":["%b"],"message":{  }}' % user for user in (b"a", b"b", b"c", b"d")
+            ]
+            sent += [wire.head("GET", "/_emulator/v1/users")] * 20
             socks = [socket.create_connection(("127.0.0.1", wire.port)) for _ in sent]
             for sock, part in zip(socks, sent, strict=True):
                 sock.sendall(part)

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from support.control_api import Api
 
 from pushsdk._version import __version__
 from pushsdk.emulator.control.routes import ROOT, ROUTES, find, openapi
@@ -22,8 +21,8 @@ def operations(*, token=False):
 @pytest.mark.parametrize("token", [None, "t"])
 async def test_the_document_is_served_and_says_whether_a_token_is_needed(running, token):
     async with running(token=token) as wire:
-        document = await Api(wire.emulator).get("/openapi.json", Api_Key=None)
-        service = await Api(wire.emulator).get("/service/openapi.json", Api_Key=None)
+        document = await wire.get("/openapi.json", Api_Key=None)
+        service = await wire.get("/service/openapi.json", Api_Key=None)
     assert (document["openapi"], document["info"]["version"]) == ("3.1.0", __version__)
     assert set(document["components"]["securitySchemes"]) == {"key", "token"}
     assert service["servers"] == [{"url": "/external/api"}]

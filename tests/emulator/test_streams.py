@@ -3,18 +3,18 @@
 import asyncio
 
 import pytest
-from support.control_api import Api, until
+from support.control_api import until
 
 from pushsdk.emulator.control import handlers
 from pushsdk.emulator.store.queries import Store
 
 
 async def test_a_stream_sends_every_kind_of_change_from_now_on(running, tmp_path):
-    async with running(audience=tmp_path) as wire, (api := Api(wire.emulator)).events() as events:
+    async with running(audience=tmp_path) as wire, wire.events() as events:
         hello = await events.next()
         assert (hello.event, hello.data) == ("hello", {})
         await wire.push("ann")
-        assert (await events.next()).data == (await api.get("/requests"))["requests"][0]
+        assert (await events.next()).data == (await wire.get("/requests"))["requests"][0]
         campaign = {"segment": {"query": "\0", "primaryKey": "id"}, "schedule": {"type": "START_NOW"}}
         uuid = (await wire.send(campaign, path="/v1/campaigns")).json["uuid"]
         *_, request, change = await events.until("campaign")
@@ -26,7 +26,7 @@ async def test_a_stream_sends_every_kind_of_change_from_now_on(running, tmp_path
             (("DELETE", "/requests?all=true"), "deleted", {"id": None, "uuid": None}),
             (("POST", "/reset", {}), "reset", {}),
         ):
-            await api.done(*call)
+            await wire.done(*call)
             assert (await events.until(event))[-1].data.items() >= data.items()
         await wire.push("bob")
         assert (await events.until("request"))[-1].data["first_user"] == "bob"
@@ -55,7 +55,7 @@ async def test_requests_that_come_while_others_are_read(running, monkeypatch, ke
         event = await events.next()
         return event.data["first_user"] if event.event == "request" else event.event
 
-    async with running(keep=keep) as wire, Api(wire.emulator).events() as events:
+    async with running(keep=keep) as wire, wire.events() as events:
         await events.until("hello")
         patch.setattr(Store, "requests", reading)
         await wire.push("ann")
@@ -64,9 +64,9 @@ async def test_requests_that_come_while_others_are_read(running, monkeypatch, ke
         assert [*seen, await next_one()] == told
 
 
-async def test_a_quiet_stream_sends_heartbeats_and_then_events(api, wire, monkeypatch):
+async def test_a_quiet_stream_sends_heartbeats_and_then_events(wire, monkeypatch):
     monkeypatch.setattr(handlers, "_QUIET_LOOKS", 1)
-    async with api.events() as events:
+    async with wire.events() as events:
         await events.until("hello")
         assert await events.line() == ": heartbeat"
         await wire.push("ann")
@@ -75,11 +75,11 @@ async def test_a_quiet_stream_sends_heartbeats_and_then_events(api, wire, monkey
         assert line == "event: request"
 
 
-async def test_a_stalled_reader_delays_no_other_and_is_bounded(api, wire, emulator):
+async def test_a_stalled_reader_delays_no_other_and_is_bounded(wire, emulator):
     """Writing stops when the socket is full; the dropped events are then a resync."""
     message = {"title": {f"l{number}": "x" * 300 for number in range(50)}}
     count, before = 1000, asyncio.all_tasks()  # with over 15 KB each: more than two sockets hold
-    async with api.events() as stalled, api.events(), api.events() as other:
+    async with wire.events() as stalled, wire.events(), wire.events() as other:
         await stalled.until("hello")
         for number in range(40, count + 1, 40):
             await asyncio.gather(*(wire.send({"userIds": ["ann"], "message": message}) for _ in range(40)))
