@@ -73,7 +73,6 @@ def test_every_command_exists():
     assert lines == ["pip install '.[cli]' && pushsdk demo", "pip install -e '.[dev]' && pytest"]
     extras = PYPROJECT["project"]["optional-dependencies"]
     assert {extra for line in lines for extra in re.findall(r"\.\[(\w+)\]", line)} <= extras.keys()
-    assert any(requirement.startswith("pytest>") for requirement in extras["dev"])
     module, _, function = PYPROJECT["project"]["scripts"]["pushsdk"].partition(":")
     assert callable(getattr(importlib.import_module(module), function))
     for command in re.findall(r"\bpushsdk ([a-z]+)\b", "\n".join(lines) + " ".join(re.findall(r"`[^`\n]+`", TEXT))):

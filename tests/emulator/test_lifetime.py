@@ -23,10 +23,6 @@ PUSH = b'{"userIds":["ann"],"message":{}}'
     [
         ({"port": 70_000}, "port must be a port from 0 to 65535, .*; got 70000"),
         ({"faults": Fault.hang()}, "faults must be a list; got Fault"),
-        ({"limits": {}}, r"limits must be a ServiceLimits, for example ServiceLimits\(max_users=100\); got dict"),
-        ({"max_age": -0.1}, "max_age must be a number of seconds, 0 or more; got -0.1"),
-        ({"store": 5}, "store must be a str, or a pathlib.Path; got 5"),
-        ({"keep": -1}, "keep must be a whole number, 0 or more; got -1"),
         ({"hosts": ["http://push.test"]}, r"hosts\[0\] must be a name .*, for example push\.test:8080; got .*"),
         ({"api_key": "a b"}, "api_key must be 1 to 4096 visible ASCII characters, or left out; got .*"),
         ({"log": lambda: None}, "log must be .*; got the function .*<lambda>"),
