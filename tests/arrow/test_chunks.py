@@ -4,8 +4,6 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.arrow_plans import MESSAGE
 
 from pushsdk import ValidationError
@@ -45,15 +43,12 @@ def test_a_chunk_has_the_key_and_fingerprint_of_a_send_of_it():
     assert repr(chunk) == "PreparedChunk(users=1)"
 
 
-@given(st.lists(st.text("ab{}|' 1é", max_size=6), min_size=1, max_size=3, unique=True))
-def test_a_personal_chunk_has_a_request_for_each_user(names):
-    fields = [json.dumps({"name": name}) for name in names]
-    ids = [f"user-{number}" for number in range(len(names))]
-    (chunk,) = chunks(batch(user_ids=[ids], fields=[fields]), personal="placeholders")
-    assert chunk.users == ids
-    assert [json.loads(name) for name, _, _ in chunk.payloads] == ids
+def test_a_personal_chunk_has_a_request_for_each_user():
+    fields = [json.dumps({"name": name}) for name in ("é", "{}|'")]
+    (chunk,) = chunks(batch(user_ids=[["a", "b"]], fields=[fields]), personal="placeholders")
+    assert chunk.users == [json.loads(name) for name, _, _ in chunk.payloads] == ["a", "b"]
     texts = [json.loads(message)["body"]["en"] for _, message, _ in chunk.payloads]
-    assert texts == [f"Hello {name}" for name in names]
+    assert texts == ["Hello é", "Hello {}|'"]
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------

@@ -1,18 +1,16 @@
 """Inboxes of a running emulator: bounds, resets with requests in flight, other threads, full disks, start and end."""
 
 import asyncio
-import json
 import sqlite3
 
 import pytest
 from support.control_api import until
 
+from pushsdk import AsyncPushClient
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
 from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.inboxes import Inboxes
 from pushsdk.emulator.store.database import StoreError
-
-BODY = json.dumps({"userIds": ["ann"], "message": {}}).encode()
 
 
 async def test_the_list_is_bounded_and_the_counts_are_not(running):
@@ -106,13 +104,9 @@ async def test_after_closing_a_store_file_can_be_read_but_not_written_and_a_temp
 @pytest.mark.parametrize(("host", "shown"), [("localhost", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", "127.0.0.1")])
 async def test_the_address_reaches_the_emulator(host, shown):
     async with Emulator(host=host, token="secret") as emulator:
-        address, _, port = emulator.url.removeprefix("http://").rpartition(":")
-        assert address == shown
-        reader, writer = await asyncio.open_connection(shown.strip("[]"), int(port))
-        head = f"POST /external/api/v1/push HTTP/1.1\r\nHost: {shown}:{port}\r\nApi-Key: {emulator.api_key}\r\n"
-        writer.write(f"{head}Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
-        assert (await reader.readline()).startswith(b"HTTP/1.1 204")
-        writer.close()
+        assert emulator.url.startswith(f"http://{shown}:")
+        async with AsyncPushClient(emulator.base_url, emulator.api_key) as client:
+            await client.send("ann", {"iosEnabled": True})
 
 
 def test_a_campaign_of_an_inbox_that_was_not_opened_changes_none():

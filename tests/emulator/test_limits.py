@@ -54,7 +54,6 @@ def test_each_limit_refuses_with_its_status_and_names_no_user(limits, within, be
         ({"rate": 1}, [10, 5, 10, 11], [None, "1", "1", None]),
         ({"rate": 1, "retry_after": 1.2}, [0, 0], [None, "2"]),
         ({"rate": 1, "retry_after": 0}, [0, 0], [None, "0"]),
-        ({"rate": 1, "retry_after": 1e5}, [0, 0], [None, "100000"]),
         ({"rate": 5e-324}, [0, 0], [None, "86400"]),
     ],
 )

@@ -197,14 +197,6 @@ def test_a_bomb_is_an_error_in_time(folder, private, bomb):
     assert list(private.glob("pushsdk-*")) == []
 
 
-def test_after_a_bomb_the_next_query_works(folder):
-    tables = Tables(folder)
-    with pytest.raises(SegmentError, match="needs more than"), tables.run(BOMBS["a long text"], "user_id"):
-        pass
-    with tables.run(GOOD, "user_id") as (_, batches):
-        assert list(batches) == [[("1", {})]]
-
-
 @pytest.mark.parametrize("error", [MemoryError, RecursionError])
 def test_a_query_too_large_for_python_is_reported(folder, error, monkeypatch):
     def fails(*args, **options):

@@ -10,7 +10,7 @@ from support.store_entries import summary_of
 
 from pushsdk.emulator.control import views
 from pushsdk.emulator.control.views import CampaignView, RequestView, campaign_view, request_view
-from pushsdk.emulator.store.records import Campaign, Recipient
+from pushsdk.emulator.store.records import Campaign
 
 
 def encoded(body):
@@ -110,13 +110,7 @@ def test_no_body_is_too_strange_to_be_shown(body, endpoint):
     assert isinstance(body, bytes) or view["body"] == body
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"{}", b'{"x":"\xff","segment":{"query":"\xff"}}', encoded({"segment": {"query": "x" * 70_000}})],
-    ids=["no segment", "unreadable segment", "large"],
-)
-def test_a_campaign_is_shown_with_its_recipients_and_without_a_segment_that_cant_be_read(body):
-    campaign = Campaign(uuid="u", body=body, time=1.0, id=3, name="n", state="done", users=1, start=2.0)
-    view = as_json(campaign_view(campaign, [Recipient("ann", {"a": 1})]), CampaignView)
-    assert (view["segment"], view["recipients"]) == (None, [{"user_id": "ann", "fields": {"a": 1}}])
-    assert (view["uuid"], view["id"], view["state"], view["users"], view["start"]) == ("u", 3, "done", 1, 2.0)
+def test_a_campaign_is_shown_without_a_segment_that_cant_be_read():
+    for body in (b"{}", b'{"x":"\xff","segment":{"query":"\xff"}}', encoded({"segment": {"query": "x" * 70_000}})):
+        view = as_json(campaign_view(Campaign(uuid="u", body=body, time=1.0)), CampaignView)
+        assert (view["uuid"], view["segment"]) == ("u", None)

@@ -220,7 +220,6 @@ async def test_the_callers_of_a_shared_request_may_go_and_its_spans_end_with_it(
 @pytest.mark.parametrize(
     ("behavior", "lines"),
     [
-        (answer(200, body=b'{"uuid": "11111111-2222-3333-4444-555555555555"}'), ["", "POST  200  ACCEPTED"]),
         (answer(400), ["  error=rejected", "POST  400  REJECTED  error=400"]),
         (hang(), ["  error=unknown", "POST  UNKNOWN  error=deadline"]),
     ],
