@@ -263,7 +263,8 @@ def test_the_policies_retry_what_their_table_says(name, unsent, unknown, collaps
     assert policy.should_retry(not_sent, collapsible=False) is unsent is results[name][0].startswith("retried")
     assert policy.should_retry(in_doubt, collapsible=False) is unknown is results[name][1].startswith("retried")
     assert policy.should_retry(in_doubt, collapsible=True) is collapsible is (results[name][1] != "never")
-    assert (results["none"], len(results)) == (["never", "never"], 5)
+    assert results["none"] == ["never", "never"]
+    assert len(results) == 5
 
 
 def test_the_defaults_of_the_retry_policy_are_those_of_the_code():

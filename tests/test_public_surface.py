@@ -83,7 +83,8 @@ def test_a_public_class_or_function_names_its_public_package(package):
     for name in module.__all__:
         value = getattr(module, name)
         if str(getattr(value, "__module__", None)).startswith("pushsdk"):
-            assert (value.__module__, value.__qualname__) == (package, name)
+            assert value.__module__ == package
+            assert value.__qualname__ == name
             assert not isinstance(value, type) or typing.get_type_hints(value) is not None
 
 

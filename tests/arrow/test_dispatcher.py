@@ -136,7 +136,8 @@ async def test_no_user_is_claimed_while_a_chunk_waits():
     running = start(send(service, claims))
     await asyncio.sleep(3.0)
     assert claims.states() == [[UserState.PENDING] * 10]
-    assert (await running, claims.ops) == ({"ACCEPTED": 10}, ["get", "add", "swap", "swap", "swap"])
+    assert await running == {"ACCEPTED": 10}
+    assert claims.ops == ["get", "add", "swap", "swap", "swap"]
     assert claims.states() == [[UserState.ACCEPTED] * 10]
 
 
@@ -153,7 +154,8 @@ async def test_users_claimed_by_another_process_between_attempts_are_left_to_it(
     claimed = ReportedUser(
         "UNKNOWN", None, "in flight in another process, or in one that ended: the push may have been enqueued"
     )
-    assert (set(run.rows().values()), one.users()) == ({claimed}, {})
+    assert set(run.rows().values()) == {claimed}
+    assert one.users() == {}
 
 
 @virtual
@@ -165,7 +167,8 @@ async def test_users_withdrawn_by_another_process_are_sent_to_after_concurrent_w
     assert claims.states() == [[UserState.CLAIMED, UserState.PENDING]]
     assert await send(two, claims, 2, personal=PERSONAL) == {"ACCEPTED": 2}
     assert await running == {"ACCEPTED": 2}
-    assert (one.users(), two.users()) == ({}, once(2))
+    assert one.users() == {}
+    assert two.users() == once(2)
 
 
 @virtual
@@ -195,7 +198,8 @@ async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_
         chunks = [*run.recipe.chunks(plan(10)), *run.recipe.chunks(plan(5, size=5))]
         with pytest.raises(ValidationError, match=r"^chunk chunk-0: it was claimed in this run for another payload"):
             await run.send_chunks(chunks, 0.5)
-    assert ({row.outcome for row in run.rows().values()}, len(service.sent)) == ({"ACCEPTED"}, 1)
+    assert {row.outcome for row in run.rows().values()} == {"ACCEPTED"}
+    assert len(service.sent) == 1
 
 
 # -- claims that expire or fail ---------------------------------------------------------------------------------------
@@ -304,7 +308,8 @@ async def test_after_a_stop_recorded_outcomes_are_still_reported():
         run.stop()
         with pytest.raises(ClaimStoreError, match=r"the claim store failed \(StoreDownError\)"):
             await run.send()
-    assert (len(service.sent), set(claims.ops)) == (1, {"get"})
+    assert len(service.sent) == 1
+    assert set(claims.ops) == {"get"}
 
 
 @virtual
@@ -317,7 +322,8 @@ async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_i
 
     service, claims = FakeService(answer(401, after=1.0)), SlowWithdrawal()
     assert await send(service, claims, 20, every=0.5) == {"NOT_SENT": 20}
-    assert (len(service.sent), claims.states()) == (1, [[UserState.PENDING] * 10] * 2)
+    assert len(service.sent) == 1
+    assert claims.states() == [[UserState.PENDING] * 10] * 2
 
 
 @virtual
@@ -337,7 +343,8 @@ async def test_a_client_closed_in_the_middle_does_not_seem_complete():
 async def test_cancelled_while_the_store_is_asked_nothing_is_sent_and_the_claim_is_given_back():
     service, claims = FakeService(), ShakyClaims(add=["slow"])
     await cancel_after(0.5, start(send(service, claims)))
-    assert (service.sent, claims.states()) == ([], [[UserState.PENDING] * 10])
+    assert service.sent == []
+    assert claims.states() == [[UserState.PENDING] * 10]
 
 
 # -- in measure -------------------------------------------------------------------------------------------------------

@@ -44,7 +44,8 @@ class CountedPlan:
 def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env, sent):
     batches = CountedPlan(plan(10))
     outcomes = sent(batches)
-    assert (threads(), batches.asked) == ([], 0)
+    assert threads() == []
+    assert batches.asked == 0
     del outcomes
     push_env.assert_nothing_sent()
 
@@ -262,5 +263,7 @@ def test_the_end_of_the_interpreter_ends_an_open_generator(push_env):
         print(next(outcomes).num_rows)
         """
     )
-    assert (program.code, program.out.strip(), program.err) == (0, "1", "")
+    assert program.code == 0
+    assert program.out.strip() == "1"
+    assert program.err == ""
     push_env.assert_no_duplicates()

@@ -57,7 +57,8 @@ def begun_plan(path, base_url="http://127.0.0.1:1"):
 
 def test_each_user_is_pushed_once_and_the_counts_go_to_stdout(broadcast, service):
     result = broadcast()
-    assert (result.code, result.err) == (0, "")
+    assert result.code == 0
+    assert result.err == ""
     assert [line.split()[-1] for line in result.out.splitlines()[:4]] == ["3", "0", "0", "0"]
     assert re.match(r"users     3  in 0:\d\d, 1 duplicate left out", result.out.splitlines()[4])
     assert service.users() == dict.fromkeys(USERS, 1)
@@ -87,7 +88,8 @@ def test_a_run_stopped_by_the_stop_policy_exits_with_5(broadcast, service, folde
     service.set_faults([Fault.status(status)])
     (folder / "ids.txt").write_text("\n".join(map(str, range(40_000))))
     result = broadcast(f"--in-flight 2 {words}")
-    assert (result.code, text in result.err) == (code, True)
+    assert result.code == code
+    assert text in result.err
 
 
 # -- continued ----------------------------------------------------------------------------------------------------
@@ -97,7 +99,9 @@ def test_other_users_for_a_run_are_refused_with_both_numbers_and_the_options(bro
     query = "--query", "SELECT unnest(['ann', 'eve']) AS user_id"
     assert broadcast("--limit 1").code == 1
     result = broadcast(*query, source=None)
-    assert (result.code, result.out, service.users()) == (2, "", {"ann": 1})
+    assert result.code == 2
+    assert result.out == ""
+    assert service.users() == {"ann": 1}
     assert "it was planned for 3 users, and this call has 2 users, not the same; " in result.err
     told = "or pushsdk resume spring.run; another run pushes to all of its users again, unless you --exclude spring.run"
     assert told in result.err
@@ -109,14 +113,16 @@ def test_a_plan_that_is_stopped_is_not_resumed(broadcast, service, monkeypatch):
     monkeypatch.setattr(Journal, "stopped_by", lambda _: "bob")
     result = broadcast()
     assert result.err == "stopped: bob stopped it before all its users were read: nothing was sent\n"
-    assert (result.code, service.users()) == (130, {})
+    assert result.code == 130
+    assert service.users() == {}
 
 
 @pytest.mark.usefixtures("folder")
 def test_only_the_users_of_the_option_get_pushes_and_the_others_are_not_called_the_rest(command, service):
     limited = "pushes are limited to 2 users (only_users): all others are NOT_SENT\n"
     result = run_apart("broadcast ids.txt --title x --run spring.run --progress none --only-users 'bob, eve'")
-    assert (result.code, service.users()) == (1, {"bob": 1})
+    assert result.code == 1
+    assert service.users() == {"bob": 1}
     assert result.err == f"{limited}2 users left out: --only-users does not name them\n"
     assert "ann      NOT_SENT          not among the users that" in command("report spring.run").out
     assert "to send the rest" in command("status spring.run").err
@@ -130,14 +136,16 @@ def test_only_the_users_of_the_option_get_pushes_and_the_others_are_not_called_t
 def test_a_dry_run_shows_only_who_gets_a_push(broadcast, command):
     words = "--dry-run --only-users bob,eve"
     result = broadcast(words)
-    assert ("users     1" in result.out, '"userIds":["bob"]' in result.out) == (True, True)
+    assert "users     1" in result.out
+    assert '"userIds":["bob"]' in result.out
     assert result.err.startswith("2 users left out: --only-users does not name them\n")
     assert '"userIds":["bob"]' in command(f"send ann bob --title x {words}").out
     words = "--dry-run --only-users eve"
     assert broadcast(words).err.endswith("--only-users does not name them\npushsdk: no user is left\n")
     assert "no user is left" in command(f"send ann --title x {words}").err
     left = broadcast(f"{words} --exclude ids.txt")
-    assert (left.code, left.err) == (2, "pushsdk: the source has no users beside the 3 excluded\n")
+    assert left.code == 2
+    assert left.err == "pushsdk: the source has no users beside the 3 excluded\n"
 
 
 def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, service):
@@ -146,10 +154,12 @@ def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, se
     assert result.code == 3
     assert "who may be pushed twice:  pushsdk resume spring.run --on-unknown resend" in result.err
     result = broadcast()
-    assert (result.code, service.users()) == (3, dict.fromkeys(USERS, 1))
+    assert result.code == 3
+    assert service.users() == dict.fromkeys(USERS, 1)
     assert "nothing was sent: an earlier command completed this run\n" in result.err
     result = command("resume spring.run --on-unknown resend --progress none")
-    assert (result.code, result.err) == (0, "")
+    assert result.code == 0
+    assert result.err == ""
     assert "3 resent after an unknown outcome" in result.out
     assert service.users() == dict.fromkeys(USERS, 2)
 
@@ -158,7 +168,8 @@ def test_an_unfinished_plan_is_planned_again_but_not_resumed(broadcast, command,
     begun_plan(folder / "spring.run", service.base_url).close()
     for name in ("status", "resume", "report"):
         result = command(name, "spring.run")
-        assert (result.code, result.out) == (2, "")
+        assert result.code == 2
+        assert result.out == ""
         assert "its plan is incomplete and nothing was sent" in result.err
     assert broadcast().code == 0
     assert service.users() == dict.fromkeys(USERS, 1)
@@ -187,7 +198,8 @@ def test_the_resume_command_has_numbers_as_given_and_no_password(options, words)
 
 def test_a_missing_setting_is_reported_before_the_source_is_read(broadcast, monkeypatch):
     result = broadcast(source="none.txt")
-    assert (result.code, result.out) == (4, "")
+    assert result.code == 4
+    assert result.out == ""
     assert "no Api-Key: set PUSHSDK_API_KEY" in result.err
     assert "no base URL: set PUSHSDK_BASE_URL" in result.err
     assert "none.txt" not in result.err
@@ -196,7 +208,8 @@ def test_a_missing_setting_is_reported_before_the_source_is_read(broadcast, monk
 def test_a_dry_run_prints_the_counts_the_first_text_and_the_first_request(broadcast, service, folder):
     (folder / "message.json").write_text(json.dumps({**MESSAGE, "title": {"en": "Hi {{ city | 'you' }}"}}))
     result = broadcast("--dry-run")
-    assert (result.code, result.err) == (0, "nothing was sent: this is the first request, with 3 of its 3 users\n")
+    assert result.code == 0
+    assert result.err == "nothing was sent: this is the first request, with 3 of its 3 users\n"
     figures = "users     3  1 duplicate left out\nrequests  1\n"
     assert result.out.startswith(f"{figures}[en] iOS\nHi you\nWorld\ncurl -X POST {service.base_url}/v1/push \\\n")
     assert sorted(json.loads(shlex.split(result.out)[-1])["userIds"]) == USERS
@@ -206,16 +219,19 @@ def test_a_dry_run_prints_the_counts_the_first_text_and_the_first_request(broadc
         words = f"--dry-run --json --personalize {into} --exclude ids.txt --force"
         shown = json.loads(broadcast(words, source="users.csv").out)
         totals = [shown[name] for name in ("users", "requests", "duplicates", "excluded")]
-        assert (totals, shown["texts"][0]["title"]) == ([2, 2, 1, 1], "Hi Bonn")
+        assert totals == [2, 2, 1, 1]
+        assert shown["texts"][0]["title"] == "Hi Bonn"
         assert shown["body"]["userIds"] == ["bob"]
-    assert (service.requests, (folder / "spring.run").exists()) == (0, False)
+    assert service.requests == 0
+    assert not (folder / "spring.run").exists()
 
 
 def test_likely_mistakes_are_told_once_before_anything_is_sent(folder, service, monkeypatch):
     monkeypatch.setenv("PUSHSDK_RETRY", "none")
     (folder / "ids.txt").write_text("ann,Ann\n")
     result = run_apart("broadcast ids.txt --message message.json --run spring.run --yes --force")
-    assert (result.code, service.requests) == (0, 1)
+    assert result.code == 0
+    assert service.requests == 1
     unused, several = [line for line in result.err.splitlines() if line.startswith("advice")]
     assert unused.startswith("advice: a run does not use the setting retry: it retries throttled and unsent requests")
     assert several.startswith(f"advice: a user id ({folder / 'ids.txt'}, line 1) looks like several")
@@ -238,7 +254,9 @@ def test_damaged_ids_are_refused(broadcast, command, service, folder, monkeypatc
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
     is_plan = words == "plan"
     result = command("plan --message message.json", source) if is_plan else broadcast(words, source=source)
-    assert (result.code, result.out, service.requests) == (2, "", 0)
+    assert result.code == 2
+    assert result.out == ""
+    assert service.requests == 0
     assert sign in result.err
     assert result.err.endswith("Nothing was sent: fix it, or pass --force\n")
     assert "1.2E+11" not in result.err
@@ -304,7 +322,9 @@ def test_one_signal_waits_for_the_requests_in_flight(sending, service, command, 
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
     figures = status_of_run(command)
-    assert (process.returncode, figures["unknown"], figures["accepted"]) == (130, 0, len(service.users()))
+    assert process.returncode == 130
+    assert figures["unknown"] == 0
+    assert figures["accepted"] == len(service.users())
     assert 0 < figures["accepted"] < CROWD
     assert f"accepted  {figures['accepted']:>6,}" in out
     assert err.startswith("stopping after the requests in flight; press Ctrl-C again to stop at once\n")
@@ -317,10 +337,12 @@ def test_another_terminal_stops_a_run_like_a_signal(sending, service, command, m
     with sending(Fault.delay(0.2)) as process:
         assert command("stop 'my run'").out == "my run stops after the requests in flight\n"
         err = process.communicate(timeout=60)[1]
-    assert (process.returncode, err.partition("\n")[0]) == (130, "stopped: bob stopped it")
+    assert process.returncode == 130
+    assert err.partition("\n")[0] == "stopped: bob stopped it"
     assert command("status 'my run'").code == 130
     figures = status_of_run(command)
-    assert (figures["unknown"], figures["accepted"]) == (0, len(service.users()))
+    assert figures["unknown"] == 0
+    assert figures["accepted"] == len(service.users())
     assert command("stop 'my run'").err.endswith("my run: no process is sending it\n")
 
 
@@ -331,7 +353,9 @@ def test_two_signals_stop_at_once_and_the_run_file_has_the_outcomes(sending, ser
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     figures = status_of_run(command)
-    assert (process.returncode, "Traceback" in err, 0 < figures["unknown"] <= 2000) == (130, False, True)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert 0 < figures["unknown"] <= 2000
     assert f"unknown   {figures['unknown']:>6,}" in out
     assert "pushsdk resume 'my run' --in-flight 2 --on-unknown resend" in err
     service.set_faults([])
@@ -366,7 +390,8 @@ def test_a_run_cancelled_during_planning_exits_as_interrupted(broadcast, service
 
     monkeypatch.setattr(AsyncPushClient, "broadcast", cancelled)
     result = broadcast()
-    assert (result.code, result.out) == (130, "")
+    assert result.code == 130
+    assert result.out == ""
     assert "its plan is incomplete and nothing was sent" in result.err
 
 
@@ -380,7 +405,8 @@ def test_a_run_cancelled_while_its_client_closes_reports_its_file(broadcast, mon
 
     monkeypatch.setattr(AsyncPushClient, "aclose", cancelled)
     result = broadcast()
-    assert (result.code, result.out.splitlines()[0]) == (130, "accepted  3")
+    assert result.code == 130
+    assert result.out.splitlines()[0] == "accepted  3"
 
 
 # -- status and report --------------------------------------------------------------------------------------------
@@ -401,7 +427,8 @@ def test_status_and_report_show_a_run_with_every_outcome_and_send_nothing(broadc
     broadcast("--limit 1002 --force")
     before, answers = service.requests, "answers: 9 x 422"
     result = command("status spring.run")
-    assert (result.code, "rejected      1\n" in result.out) == (1, True)
+    assert result.code == 1
+    assert "rejected      1\n" in result.out
     assert re.match(
         rf"title     Hello\naddress   {service.base_url}\nsource    .*ids.txt.*\n"
         r"begun     20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\nended     20",
@@ -417,21 +444,28 @@ def test_status_and_report_show_a_run_with_every_outcome_and_send_nothing(broadc
         assert cli.main(split("report spring.run --json")) == 0
     rows = [json.loads(line) for line in output.getvalue().splitlines()]
     by_user = {row["user_id"]: (row["outcome"], row["status"]) for row in rows}
-    assert (len(by_user), len(rows), list(rows[0])) == (1004, 1004, ["user_id", "outcome", "status", "reason"])
-    assert (by_user["bob"], by_user["@cmd()"][0]) == (("REJECTED", 422), "ACCEPTED")
+    assert len(by_user) == 1004
+    assert len(rows) == 1004
+    assert list(rows[0]) == ["user_id", "outcome", "status", "reason"]
+    assert by_user["bob"] == ("REJECTED", 422)
+    assert by_user["@cmd()"][0] == "ACCEPTED"
     assert sum(outcome == "NOT_SENT" for outcome, _ in by_user.values()) == 2
     result = command("report spring.run --format csv")
     told = "put a ' before 1 id, so that no spreadsheet runs it as a formula; --json is exact\n"
-    assert (len(result.out.splitlines()), result.err) == (1005, f"{answers}\n{told}")
+    assert len(result.out.splitlines()) == 1005
+    assert result.err == f"{answers}\n{told}"
     assert re.search(r"""^"?'@cmd\(\)""", result.out, re.MULTILINE)
     result = command("report spring.run --outcome REJECTED")
     head, row = result.out.splitlines()
-    assert (result.code, result.err, head) == (0, f"{answers}\n", "user_id  outcome   status  reason")
+    assert result.code == 0
+    assert result.err == f"{answers}\n"
+    assert head == "user_id  outcome   status  reason"
     assert row.startswith("bob      REJECTED     422  ")
     for form, head in (("--format csv", 1), ("--json", 0), ("--format json", 0), ("", 1)):
         result = command(f"report spring.run {form} --user bob --user @cmd() --user - --outcome rejected")
         assert ["bob" in row for row in result.out.splitlines()[head:]] == [True]
-        assert (result.code, result.err) == (1, "'-' is not in this run\n")
+        assert result.code == 1
+        assert result.err == "'-' is not in this run\n"
     assert command("report spring.run --user bob").code == 0
     assert len(command("report spring.run --outcome rejected --outcome NOT_SENT").out.splitlines()) == 4
     assert command("report spring.run --format csv --json") == (2, "", "pushsdk: pass either --format csv or --json\n")
@@ -466,6 +500,7 @@ def test_a_plan_is_what_a_broadcast_would_send(command, service, folder):
 def test_a_plan_estimates_the_time_at_a_rate(command, folder, monkeypatch, words, rate, time):
     monkeypatch.setenv("PUSHSDK_RATE", rate)
     result = command(f"{PLAN} {words}")
-    assert (result.code, result.err) == (0, "")
+    assert result.code == 0
+    assert result.err == ""
     assert " ".join(result.out.splitlines()[-1].split()) == time
     assert "1 duplicate left out" in result.out

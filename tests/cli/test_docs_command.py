@@ -120,7 +120,8 @@ def test_a_topic_that_is_nearly_a_name_shows_its_page(command, topic):
 @pytest.mark.parametrize(("topic", "code", "out"), [("token", 0, "retries: Budget: A token.\n"), ("kafka", 1, "")])
 def test_a_topic_that_names_no_page_is_searched(command, topic, code, out):
     result = command("docs", topic)
-    assert (result.code, result.out) == (code, out)
+    assert result.code == code
+    assert result.out == out
     assert result.err.startswith(f"no page has the name {topic!r}; these are the sections")
 
 

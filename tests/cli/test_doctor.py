@@ -86,13 +86,15 @@ def test_a_reset_in_the_handshake_is_reported(monkeypatch):
     monkeypatch.setattr(ssl.SSLContext, "wrap_socket", reset)
     with socket.create_server(("127.0.0.1", 0)) as server:
         *_, finding = probe(f"https://127.0.0.1:{server.getsockname()[1]}")
-    assert (finding.state, finding.text) == ("fail", "TLS failed: Connection reset by peer")
+    assert finding.state == "fail"
+    assert finding.text == "TLS failed: Connection reset by peer"
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "x" * 70 + ".example"])
 def test_a_name_without_an_address_is_the_last_finding(host):
     (finding,) = probe(f"https://{host}")
-    assert (finding.check, finding.state) == ("dns", "fail")
+    assert finding.check == "dns"
+    assert finding.state == "fail"
     assert "check the name and the network" in finding.text
 
 
@@ -135,7 +137,8 @@ def test_plain_http_to_another_machine_is_a_warning(resolve):
         port = int(host.rpartition(":")[2])
         resolve("push.example", port)
         finding = list(probe(f"http://push.example:{port}"))[-1]
-    assert (finding.check, finding.state) == ("tls", "warn")
+    assert finding.check == "tls"
+    assert finding.state == "warn"
     assert "the Api-Key can be read on the way" in finding.text
 
 
@@ -151,7 +154,9 @@ def test_a_proxy_is_checked_instead_of_the_service_and_its_password_stays_hidden
 
 def test_good_settings_exit_with_0_and_nothing_is_sent(command, service, tmp_path):
     result = command("doctor --timeout 5")
-    assert (result.code, result.err, service.requests) == (0, "", 0)
+    assert result.code == 0
+    assert result.err == ""
+    assert service.requests == 0
     findings = {
         check: (state, text) for state, check, text in (line.split(None, 2) for line in result.out.splitlines())
     }
@@ -223,7 +228,8 @@ def test_config_prints_every_value_and_its_source(command, service, tmp_path):
 def test_config_names_wrong_settings_on_stderr(command, service):
     words = "config --timeout 0 --proxy http://me:passw0rd@"
     result = command(words)
-    assert (result.code, "timeout              not valid" in result.out) == (4, True)
+    assert result.code == 4
+    assert "timeout              not valid" in result.out
     assert "pushsdk: --timeout must be a number of seconds greater than 0; got 0.0\npushsdk: --proxy: " in result.err
     settings = json.loads(command(f"{words} --json").out)
     assert settings["timeout"] == {"value": None, "source": "option", "set_by": "--timeout"}

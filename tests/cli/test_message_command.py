@@ -61,7 +61,9 @@ def test_a_message_without_languages_prints_a_notice(command, file, words):
 def test_a_preview_of_one_language_as_json(command, file):
     result = command("message preview", file({"message": MESSAGE, "userIds": ["ann"]}), "--lang", "de", "--json")
     content = json.loads(result.out)
-    assert (content["language"], content["title"], content["subtitle"]) == ("de", "Hallo du", "")
+    assert content["language"] == "de"
+    assert content["title"] == "Hallo du"
+    assert content["subtitle"] == ""
     assert content["androidActionButtons"] == MESSAGE["androidActionButtons"]
 
 

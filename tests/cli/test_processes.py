@@ -40,15 +40,19 @@ def broadcast(command, folder):
 def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, service, folder):
     result = broadcast("--json --progress json")
     figures = json.loads(result.out)
-    assert (result.code, service.users()) == (0, dict.fromkeys(USERS, 1))
+    assert result.code == 0
+    assert service.users() == dict.fromkeys(USERS, 1)
     assert [figures[name] for name in ("accepted_now", "planned", "duplicates")] == [40, 40, 1]
     assert figures["run"] == str(folder / "spring")
     assert figures.keys() == set(read_report("spring").__struct_fields__) - {"file"}
     states = [json.loads(line) for line in result.err.splitlines()]
-    assert (states[0]["stage"], states[-1]["accepted"], states[-1]["planned"]) == ("planning", 40, 40)
+    assert states[0]["stage"] == "planning"
+    assert states[-1]["accepted"] == 40
+    assert states[-1]["planned"] == 40
     assert (folder / "spring").stat().st_mode & 0o777 == 0o700
     again = command(f"{WORDS} --processes 3")
-    assert (again.code, service.requests) == (0, 40)
+    assert again.code == 0
+    assert service.requests == 40
     assert "nothing was left to send" in again.out
     assert command("status spring").code == 0
     assert command("report spring --json").out.count('"ACCEPTED"') == 40
@@ -58,7 +62,8 @@ def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, 
 
 def test_a_limit_is_divided_and_another_number_of_processes_goes_on(broadcast, command, service):
     limited = broadcast(f"--limit 13 --only-users {','.join(USERS[:30])} --in-flight 3 -v")
-    assert (limited.code, len(service.users())) == (1, 13)
+    assert limited.code == 1
+    assert len(service.users()) == 13
     assert "to send the rest:  pushsdk resume spring --processes 2 " in limited.err
     assert command("resume spring --limit 1").code == 1
     assert len(service.users()) == 14
@@ -75,7 +80,8 @@ def test_run_files_without_their_plan_are_not_sent_beside_a_new_plan(broadcast, 
     elif change == "other users":
         (folder / "users.csv").write_text("user_id,n\nann,1\n")
     for result in (broadcast(), command("resume spring")):
-        assert (result.code, service.requests) == (2, 10)
+        assert result.code == 2
+        assert service.requests == 10
         assert "run files without their plan: resume each of them, and name another folder" in result.err
 
 
@@ -89,7 +95,9 @@ def test_a_folder_that_others_may_write_is_refused(broadcast, service, folder):
 def test_a_folder_is_not_resumed_at_another_address(broadcast, command, service):
     assert broadcast("--limit 1").code == 1
     result = command("resume spring --base-url http://127.0.0.1:9/other")
-    assert (result.code, result.err.count("it was planned for another base_url"), service.requests) == (2, 1, 1)
+    assert result.code == 2
+    assert result.err.count("it was planned for another base_url") == 1
+    assert service.requests == 1
 
 
 def test_a_plan_that_was_not_split_is_split_by_a_resume(broadcast, command, service):
@@ -114,7 +122,8 @@ def test_the_error_of_a_process_is_that_of_the_command(broadcast, monkeypatch):
 
     monkeypatch.setattr(runs, "send_folder", failed)
     result = broadcast()
-    assert (result.code, "a process failed: see its error above" in result.err) == (4, True)
+    assert result.code == 4
+    assert "a process failed: see its error above" in result.err
 
 
 def test_more_processes_than_the_system_has_files_for_say_how_many(broadcast, service, monkeypatch):
@@ -123,7 +132,8 @@ def test_more_processes_than_the_system_has_files_for_say_how_many(broadcast, se
 
     monkeypatch.setattr("multiprocessing.context.BaseContext.Pipe", no_files)
     result = broadcast()
-    assert (result.code, service.requests) == (4, 0)
+    assert result.code == 4
+    assert service.requests == 0
     assert "2 processes can't start: Too many open files: give fewer --processes" in result.err
 
 
@@ -179,10 +189,12 @@ def children_of(process):
 def check_stopped(sending, service, command, *, told):
     """Check that it ended after the requests in flight, and can be resumed."""
     _, err = sending.communicate(timeout=60)
-    assert (sending.returncode, "Traceback" in err) == (130, False)
+    assert sending.returncode == 130
+    assert "Traceback" not in err
     assert told in err
     figures = json.loads(command("status spring --json").out)
-    assert (figures["unknown"], figures["accepted"]) == (0, len(service.users()))
+    assert figures["unknown"] == 0
+    assert figures["accepted"] == len(service.users())
     assert 3 <= figures["accepted"] < 40
     service.set_faults([])
     assert command("resume spring --processes 3").code == 0
@@ -225,7 +237,9 @@ def test_processes_end_with_their_parent_and_nobody_is_in_doubt(sending, service
     sending.kill()
     wait_until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() for child in children))
     report = read_report("spring")
-    assert (report.unknown, report.in_use, report.accepted) == (0, False, len(service.users()))
+    assert report.unknown == 0
+    assert report.in_use is False
+    assert report.accepted == len(service.users())
     assert 3 <= report.accepted < 40
     assert report.stopped == "the end of its command stopped it"
 
@@ -237,5 +251,6 @@ def test_the_others_send_the_users_of_a_killed_process(sending, service):
     err = sending.communicate(timeout=60)[1]
     assert "a process was killed by signal 9: the other processes, or the same command again, send its users" in err
     report = read_report("spring")
-    assert (report.accepted + report.unknown, report.unknown <= 2) == (40, True)
+    assert report.accepted + report.unknown == 40
+    assert report.unknown <= 2
     assert set(service.users().values()) == {1}

@@ -73,7 +73,8 @@ def test_without_a_terminal_or_on_a_dumb_one_progress_is_lines_on_stderr(capsys,
             tell(state)
     waiting = "waiting: 10,000 of 20,000 users, 10,000 accepted, throttled for 1:01"
     out, err = capsys.readouterr()
-    assert (out, err.splitlines()) == ("", ["planning: 20,000 users", WORDS, waiting, waiting])
+    assert out == ""
+    assert err.splitlines() == ["planning: 20,000 users", WORDS, waiting, waiting]
 
 
 def shown(width, *output):
@@ -109,7 +110,9 @@ def test_the_display_is_a_bar_to_the_full_width_and_one_line_of_figures(drawn, w
     for state in (PLANNING, SENDING, WAITING, EMPTY):
         large = msgspec.structs.replace(state, **{name: factor * getattr(state, name) for name in sizes})
         (bar, *figures), after = drawn(width, SENDING, large)
-        assert (len(bar), len(figures), after) == (width, state is not PLANNING, [])
+        assert len(bar) == width
+        assert len(figures) == (state is not PLANNING)
+        assert after == []
         assert bar.startswith(f"{state.stage} \N{BOX DRAWINGS HEAVY HORIZONTAL}" if state.planned else state.stage)
         assert ("%" in bar) == (state is not PLANNING)
         assert all(len(line) <= width for line in figures)
@@ -217,7 +220,9 @@ def test_the_first_condition_that_applies_sets_the_exit_code(result, code):
 )
 def test_every_error_has_its_exit_code_and_keeps_its_text(kind, outcome, code):
     replaced = command_error(kind("text", outcome=outcome))
-    assert (type(replaced), str(replaced), replaced.code) == (CommandError, "text", code)
+    assert type(replaced) is CommandError
+    assert str(replaced) == "text"
+    assert replaced.code == code
     assert command_error(ZeroDivisionError()) is None
 
 
@@ -235,7 +240,8 @@ def test_the_help_lists_every_command_and_loads_no_large_module():
 @pytest.mark.parametrize("name", [name for group in GROUPS.values() for name in group])
 def test_the_help_of_every_command_explains_each_option(command, name):
     result = command(*name.split(), "--help")
-    assert (result.code, result.err) == (0, "")
+    assert result.code == 0
+    assert result.err == ""
     assert f"Example: pushsdk {name}" in result.out
     assert "See: pushsdk docs " in result.out
     for line in result.out.splitlines():
@@ -258,20 +264,23 @@ def test_json_is_utf_8_in_every_locale(monkeypatch, locale):
         with started(f"{words} {options}", text=False) as process:
             output = process.communicate()[0].decode("utf-8")
         request = json.loads(output)["body"] if options else json.loads(shlex.split(output)[-1])
-        assert (request["userIds"], request["message"]["title"]) == (["us\u00e9r"], {"en": "Hi \U0001f600"})
+        assert request["userIds"] == ["us\u00e9r"]
+        assert request["message"]["title"] == {"en": "Hi \U0001f600"}
 
 
 def test_a_letter_that_the_locale_lacks_is_escaped(tmp_path, monkeypatch):
     (tmp_path / "message.json").write_text('{"title": {"en": "\\u20ac"}}')
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     preview = run_apart("message preview", tmp_path / "message.json")
-    assert (preview.code, preview.out) == (0, "[en] no platform\n\\u20ac\n")
+    assert preview.code == 0
+    assert preview.out == "[en] no platform\n\\u20ac\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "fish"])
 def test_the_completion_script_of_a_shell_is_printed(command, shell):
     result = command("completion", shell)
-    assert (result.code, result.err) == (0, "")
+    assert result.code == 0
+    assert result.err == ""
     assert all(word in result.out for word in ("broadcast", "lint", "dry-run"))
 
 
@@ -300,4 +309,5 @@ def test_an_interrupt_that_is_ignored_stays_ignored(service):
     process = started("send ann --title Hi", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     for _ in range(3):
         process.send_signal(signal.SIGINT)
-    assert (process.communicate(timeout=60)[0], process.returncode) == ("accepted: 1 user\n", 0)
+    assert process.communicate(timeout=60)[0] == "accepted: 1 user\n"
+    assert process.returncode == 0

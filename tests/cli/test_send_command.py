@@ -52,7 +52,8 @@ def test_a_message_file_is_sent_with_its_unknown_fields(command, service, file, 
     assert result == (0, "accepted: 2 users\n", "")
     (push,) = service.pushes
     assert push.message == {"type": "MOBILE_PUSH", **content}
-    assert (push.user_ids, push.custom_fields) == (("ann", "bob"), {"a": 1})
+    assert push.user_ids == ("ann", "bob")
+    assert push.custom_fields == {"a": 1}
 
 
 def test_ids_are_words_files_or_standard_input(command, service, tmp_path, monkeypatch):
@@ -94,7 +95,8 @@ async def test_a_private_authority_is_trusted_by_the_variable_that_the_error_nam
         wire_tls._authority().cert_pem.write_to_path(tmp_path / "ca.pem")
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
         result = await asyncio.to_thread(run_apart, words)
-    assert (result.code, server.processed) == (0, {"ann": 1})
+    assert result.code == 0
+    assert server.processed == {"ann": 1}
 
 
 def test_the_result_is_printed_as_json(command, service):
@@ -114,7 +116,9 @@ def test_the_result_is_printed_as_json(command, service):
 def test_a_message_that_can_not_be_meant_is_refused_unless_forced(command, service, file, content, problem):
     words = f"send ann --message {file(content)}"
     refused = command(words)
-    assert (refused.code, refused.out, service.requests) == (2, "", 0)
+    assert refused.code == 2
+    assert refused.out == ""
+    assert service.requests == 0
     said = refused.err.removesuffix("pushsdk: nothing was sent: fix the message, or pass --force\n")
     assert said.startswith("advice: $.message")
     assert said.endswith(f" ({problem})\n")
@@ -124,28 +128,36 @@ def test_a_message_that_can_not_be_meant_is_refused_unless_forced(command, servi
 def test_a_dry_run_prints_the_request_and_sends_nothing(command, service, monkeypatch):
     monkeypatch.delenv("PUSHSDK_API_KEY")
     result = command('send ann "it\'s" ann --title \u202eHi --dry-run')
-    assert (result.code, result.err, service.requests) == (0, "", 0)
+    assert result.code == 0
+    assert result.err == ""
+    assert service.requests == 0
     assert service.api_key not in result.out
     *head, body = shlex.split(result.out.replace("\\\n", ""))
     headers = "-H 'Api-Key: $PUSHSDK_API_KEY' -H 'Content-Type: application/json'"
     assert head == shlex.split(f"curl -X POST {service.base_url}/v1/push {headers} --data-raw")
     request = json.loads(body)
-    assert (request["userIds"], request["message"]["title"]) == (["ann", "it's"], {"en": "\u202eHi"})
+    assert request["userIds"] == ["ann", "it's"]
+    assert request["message"]["title"] == {"en": "\u202eHi"}
 
 
 def test_a_dry_run_of_a_campaign_as_json_is_the_request_without_the_key(command, service, file):
     result = command("campaign create --dry-run --json", file(CAMPAIGN))
-    assert (result.code, result.err, service.requests) == (0, "", 0)
+    assert result.code == 0
+    assert result.err == ""
+    assert service.requests == 0
     request = json.loads(result.out)
-    assert (request["method"], request["url"]) == ("POST", f"{service.base_url}/v1/campaigns")
-    assert (request["headers"], request["body"]["name"]) == ({"Content-Type": "application/json"}, "Spring")
+    assert request["method"] == "POST"
+    assert request["url"] == f"{service.base_url}/v1/campaigns"
+    assert request["headers"] == {"Content-Type": "application/json"}
+    assert request["body"]["name"] == "Spring"
 
 
 @pytest.mark.parametrize(("option", "level"), [("-v", "INFO"), ("-vv", "DEBUG")])
 def test_verbose_commands_log(command, service, option, level):
     logger = logging.getLogger("pushsdk")
     logger.setLevel(logging.NOTSET)
-    assert (command(SEND, option).code, logging.getLevelName(logger.level)) == (0, level)
+    assert command(SEND, option).code == 0
+    assert logging.getLevelName(logger.level) == level
 
 
 @pytest.mark.parametrize(
@@ -197,7 +209,9 @@ def test_a_file_that_is_too_large_is_refused(command, service, file, monkeypatch
 def test_without_a_terminal_sending_to_another_machine_needs_yes(command, service, monkeypatch, words):
     answers(monkeypatch, json.dumps(CAMPAIGN), tty=False)
     result = command(words)
-    assert (result.code, result.out, service.requests) == (2, "", 0)
+    assert result.code == 2
+    assert result.out == ""
+    assert service.requests == 0
     assert "Can't ask without a terminal: pass --yes. Nothing was sent." in result.err
 
 
@@ -238,7 +252,9 @@ def test_ctrl_c_prints_the_outcome_and_exits_with_130(service):
         service.wait_for(requests=1)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "interrupted: 1 user UNKNOWN\n")
+    assert process.returncode == 130
+    assert out == ""
+    assert err == "interrupted: 1 user UNKNOWN\n"
 
 
 @pytest.mark.parametrize("words", [SEND, "--help"])
@@ -247,7 +263,8 @@ def test_a_closed_pipe_exits_with_141_without_a_traceback(service, words):
     os.close(reader)
     process = started(words, stdout=writer)
     os.close(writer)
-    assert (process.communicate(timeout=60)[1], process.returncode) == ("", 141)
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 141
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
@@ -264,7 +281,8 @@ def test_a_full_disk_of_the_output_is_an_error_without_a_traceback(service, word
     with open("/dev/full", "w") as full, started(words, stdout=full) as process:
         _, err = process.communicate(timeout=60)
     message = "pushsdk: can't write the output: the disk is full (a run file keeps its results)\n"
-    assert (process.returncode, err) == (code, message)
+    assert process.returncode == code
+    assert err == message
 
 
 def test_other_os_errors_are_raised(monkeypatch):
@@ -291,4 +309,5 @@ def test_a_campaign_is_created_and_its_uuid_printed(command, service, file, word
 def test_the_exit_code_of_a_campaign_is_3_if_it_may_exist(command, service, file, fault, code):
     service.set_faults([fault])
     result = command("campaign create", file(CAMPAIGN))
-    assert (result.code, result.out) == (code, "")
+    assert result.code == code
+    assert result.out == ""

@@ -113,7 +113,8 @@ def test_options_win_over_the_profile_and_the_profile_over_variables_and_the_res
     variables = environ(tmp_path, PUSHSDK_TIMEOUT="3")
     assert find({"profile": "staging", "timeout": 4.0}, variables)["timeout"].value == 4.0
     staging = find({"profile": "staging"}, variables)
-    assert (staging["timeout"].value, staging["base_url"].value) == (2, URL)
+    assert staging["timeout"].value == 2
+    assert staging["base_url"].value == URL
     assert staging["timeout"].source.endswith("config.toml: profiles.staging.timeout")
     assert find({}, variables)["timeout"].value == "3"
     assert find({}, {**variables, "PUSHSDK_PROFILE": "staging"})["timeout"].value == 2

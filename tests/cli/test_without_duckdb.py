@@ -26,5 +26,7 @@ def test_parquet_and_sql_name_the_extra(command, service, tmp_path, words):
     (tmp_path / "u.parquet").touch()
     result = command("broadcast", *words, *MESSAGE, "--run", "a.run")
     text = "Parquet and queries need duckdb (the extra 'audience'): pip install duckdb"
-    assert (result.code, result.out, result.err) == (4, "", f"pushsdk: {text}\n")
+    assert result.code == 4
+    assert result.out == ""
+    assert result.err == f"pushsdk: {text}\n"
     assert service.requests == 0

@@ -103,7 +103,9 @@ async def test_recipients_see_their_own_row_in_the_message_and_skipped_rows_are_
     async with serve() as api:
         await api.done("PUT", "/limits", {"quota": 3})
         campaign = await reached(api, uuid := await created(api), "done")
-        assert (campaign["name"], campaign["external_id"], campaign["users"]) == ("Spring", "x", 2)
+        assert campaign["name"] == "Spring"
+        assert campaign["external_id"] == "x"
+        assert campaign["users"] == 2
         assert campaign["time"] <= campaign["started"] <= campaign["finished"]
         empty, repeated = campaign["error"].split("; ")
         assert empty.startswith("1 rows have no user id, the first is row 4")
@@ -112,7 +114,8 @@ async def test_recipients_see_their_own_row_in_the_message_and_skipped_rows_are_
         assert campaign["recipients"] == [ann, eve]
         assert (await api.get(f"/campaigns/{uuid}?limit=1&after=ann"))["recipients"] == [eve]
         user = await api.user("ann")
-        assert (user["accepted"], user["campaigns"]) == (0, 1)
+        assert user["accepted"] == 0
+        assert user["campaigns"] == 1
         assert user["pushes"][0]["custom_fields"] == user["devices"]["ios"][0]["fields"] == ann["fields"]
         assert (await api.user("bob"))["pushes"] == []
         (entry,) = (await api.get("/requests?search=user:eve"))["requests"]
@@ -130,7 +133,8 @@ async def test_an_invalid_query_says_why_and_can_be_started_again(serve, tmp_pat
         campaign = await reached(api, uuid, "done", before="failed")
         assert [recipient["user_id"] for recipient in campaign["recipients"]] == ["zoe"]
         status, error = await api.refused("POST", f"/campaigns/{uuid}/start", {})
-        assert (status, "done" in error) == (409, True)
+        assert status == 409
+        assert "done" in error
 
 
 async def test_a_long_query_ends_with_its_emulator_and_fails_in_one_without_tables(serve):
@@ -151,14 +155,16 @@ async def test_later_campaigns_start_at_their_times_and_others_by_hand(serve, ta
         last, first = [await created(api, after=after) for after in (3600, 1800)]
         assert await states(api, by_hand, last, first) == ["waiting"] * 3
         soon = await reached(api, await created(api, after=0.2), "done")  # by itself
-        assert (soon["users"], soon["started"] >= soon["start"]) == (2, True)
+        assert soon["users"] == 2
+        assert soon["started"] >= soon["start"]
         await api.done("POST", "/clock", {"advance": 1800})
         await reached(api, first, "done")
         assert await states(api, by_hand, last) == ["waiting"] * 2
     async with serve() as api:
         await api.done("POST", "/clock", {"advance": 3600})
         await reached(api, last, "done")
-        assert (await states(api, by_hand), tables.entered) == (["waiting"], 3)
+        assert await states(api, by_hand) == ["waiting"]
+        assert tables.entered == 3
         assert (await api.done("POST", f"/campaigns/{by_hand}/start", {}))["state"] == "running"
         await reached(api, by_hand, "done")
 
@@ -170,7 +176,9 @@ async def test_a_segment_runs_only_with_the_token(serve, tables):
         foreign, own = await created(stranger), await created(api)
         await reached(api, own, "done")
         campaign = await api.get(f"/campaigns/{foreign}")
-        assert (campaign["state"], "token" in campaign["error"], tables.entered) == ("not run", True, 1)
+        assert campaign["state"] == "not run"
+        assert "token" in campaign["error"]
+        assert tables.entered == 1
         await api.done("POST", f"/campaigns/{foreign}/start", {})
         await reached(api, foreign, "done")
 
@@ -187,9 +195,11 @@ async def test_a_campaign_without_a_query_or_tables_does_not_run_and_says_why(se
         ):
             uuid = await created(api, segment=segment)
             campaign = await api.get(f"/campaigns/{uuid}")
-            assert (campaign["state"], reason in campaign["error"]) == ("not run", True)
+            assert campaign["state"] == "not run"
+            assert reason in campaign["error"]
             status, error = await api.refused("POST", f"/campaigns/{uuid}/start", {})
-            assert (status, reason in error) == (409, True)
+            assert status == 409
+            assert reason in error
     async with serve() as api:
         assert await states(api, uuid) == ["not run"]
         await api.done("POST", f"/campaigns/{uuid}/start", {})
@@ -204,7 +214,8 @@ async def test_a_failed_campaign_says_why_and_has_no_recipients(serve, tables, i
         monkeypatch.setattr(Store, "deliver", full)
     async with serve() as api:
         campaign = await reached(api, await created(api), "failed")
-        assert (campaign["users"], campaign["recipients"]) == (None, [])
+        assert campaign["users"] is None
+        assert campaign["recipients"] == []
         assert campaign["error"] == ("the disk is full" if is_full else tables.error)
 
 
@@ -247,11 +258,13 @@ async def test_the_next_process_restarts_campaigns_and_runs_two_at_a_time(serve,
         await until(lambda: tables.inside == 2)
     api.emulator.advance(3600)
     await asyncio.sleep(0)  # nothing starts any more
-    assert (tables.inside, tables.entered) == (0, 2)
+    assert tables.inside == 0
+    assert tables.entered == 2
     tables.gate.set()
     async with serve() as api:
         for uuid in uuids:
             campaign = await reached(api, uuid, "done")
             assert [recipient["user_id"] for recipient in campaign["recipients"]] == ["ann", "bob"]
         assert await states(api, later) == ["waiting"]
-    assert (tables.entered, tables.most) == (6, 2)
+    assert tables.entered == 6
+    assert tables.most == 2

@@ -81,7 +81,8 @@ async def test_a_form_or_a_preflight_of_another_site_changes_nothing(wire, kind)
     body = {"advance": 1, "label": "x", "preset": "flaky", "enabled": True}
     for route in (route for route in ROUTES if route.method in ("POST", "PUT", "PATCH")):
         answer = await wire.raw(route.method, f"{ROOT}{_filled(route)}", body, Content_Type=kind)
-        assert (answer.status, "application/json" in answer.json["error"]) == (415, True)
+        assert answer.status == 415
+        assert "application/json" in answer.json["error"]
         headers = {"Origin": f"http://{wire.host}", "Access_Control_Request_Method": route.method}
         preflight = await wire.raw("OPTIONS", f"{ROOT}{_filled(route)}", **headers)  # it also has no CORS headers
         assert preflight.status == 405

@@ -34,7 +34,8 @@ def test_every_page_has_links_to_all_pages():
 async def test_the_guide_is_served_under_docs_with_its_pictures(get):
     for path in ("/docs", "/docs/", "/docs/retries"):
         status, kind, policy, text = await get(path)
-        assert (status, kind) == (200, "text/html; charset=utf-8")
+        assert status == 200
+        assert kind == "text/html; charset=utf-8"
         assert "script-src 'self'" in policy
         assert "<h1" in text
     for name in re.findall(r"!\[[^]]+\]\(([^)]+)\)", "".join(map(docs.read, docs.names()))):

@@ -27,7 +27,8 @@ def api(emulator):
 async def test_every_file_is_served_with_its_type_and_the_policy(api):
     for name in FILES:
         answer = await api.raw("GET", f"/{name}")
-        assert (answer.status, answer.body) == (200, (files("pushsdk.emulator") / "web" / name).read_bytes())
+        assert answer.status == 200
+        assert answer.body == (files("pushsdk.emulator") / "web" / name).read_bytes()
         headers = {
             "content-type": f"{TYPES[name.rpartition('.')[2]]}; charset=utf-8",
             "content-security-policy": STRICT,

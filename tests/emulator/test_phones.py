@@ -44,7 +44,8 @@ def test_each_documented_field_is_optional_and_shown_on_its_platforms(names):
 )
 def test_a_push_without_a_text_that_wakes_the_app_is_silent(message, silent):
     (found,) = shown(sent(message))
-    assert (found.silent, "it is silent: contentAvailable, and no text" in found.simulated) == (silent, silent)
+    assert found.silent == silent
+    assert ("it is silent: contentAvailable, and no text" in found.simulated) == silent
 
 
 def at(time, collapse_id=None, **message):

@@ -46,7 +46,8 @@ def test_a_partially_ignored_line_is_partial(line, ignored):
 
 def test_a_search_shows_no_value_in_its_repr():
     search = parse("user:ann title:secret")
-    assert (repr(search), pretty_repr(search)) == ("Search(...)", "Search()")
+    assert repr(search) == "Search(...)"
+    assert pretty_repr(search) == "Search()"
 
 
 ROWS = [

@@ -63,7 +63,8 @@ def test_a_page_reads_its_users_only(store, box):
     with store.open().reading() as db:
         db.set_progress_handler(lambda: steps.append("a thousand"), 1000)
     page = store.received(box, after="u100", limit=2)
-    assert ([user.user_id for user in page], len(steps) < 5) == (["u101", "u102"], True)
+    assert [user.user_id for user in page] == ["u101", "u102"]
+    assert len(steps) < 5
     assert len(store.received(box)) == 5001
 
 
@@ -73,12 +74,10 @@ def test_a_page_reads_its_users_only(store, box):
 def test_the_inbox_of_before_a_reset_is_empty_and_stores_nothing(store, box):
     put(store, push(box, "ann"), campaign(box, "c1"))
     new = store.reset(box)
-    assert (store.pushes(box), store.campaigns(box), store.campaign(box, "c1"), store.unfinished()) == (
-        (),
-        (),
-        None,
-        [],
-    )
+    assert store.pushes(box) == ()
+    assert store.campaigns(box) == ()
+    assert store.campaign(box, "c1") is None
+    assert store.unfinished() == []
     assert put(store, push(box, "ann"), push(new, "bob")) == [0, 3]
     assert store.reset(box) == new  # a second reset with it does nothing
     store.close()

@@ -12,13 +12,16 @@ from pushsdk.emulator.store.queries import Store
 async def test_a_stream_sends_every_kind_of_change_from_now_on(running, tmp_path):
     async with running(audience=tmp_path) as wire, wire.events() as events:
         hello = await events.next()
-        assert (hello.event, hello.data) == ("hello", {})
+        assert hello.event == "hello"
+        assert hello.data == {}
         await wire.push("ann")
         assert (await events.next()).data == (await wire.get("/requests"))["requests"][0]
         campaign = {"segment": {"query": "\0", "primaryKey": "id"}, "schedule": {"type": "START_NOW"}}
         uuid = (await wire.send(campaign, path="/v1/campaigns")).json["uuid"]
         *_, request, change = await events.until("campaign")
-        assert (request.event, request.data["campaign"], change.data) == ("request", uuid, {"id": None, "uuid": uuid})
+        assert request.event == "request"
+        assert request.data["campaign"] == uuid
+        assert change.data == {"id": None, "uuid": uuid}
         for call, event, data in (
             (("PUT", "/faults", {"preset": "flaky"}), "faults", {}),
             (("PUT", "/limits", {}), "limits", {}),

@@ -159,7 +159,9 @@ def test_the_last_sending_counts_if_it_has_concluded(folder):
     folder.conclude(second, SparkReport(accepted=2))
     report = folder.concluded(MANIFEST)
     assert report is not None
-    assert (report.accepted, report.planned, report.file) == (2, MANIFEST.users, str(second))
+    assert report.accepted == 2
+    assert report.planned == MANIFEST.users
+    assert report.file == str(second)
     folder.new_outcomes()
     assert folder.concluded(MANIFEST) is None
 
@@ -182,7 +184,8 @@ def test_a_plan_that_spark_wrote_elsewhere_is_an_error(folder):
 def test_a_store_is_recognized_by_the_sentinel(tmp_path):
     make = partial(DirectoryClaims, tmp_path / "claims")
     plant_sentinel(make, "f00d")
-    assert (has_sentinel(make, "f00d"), has_sentinel(make, "beef")) == (True, False)
+    assert has_sentinel(make, "f00d") is True
+    assert has_sentinel(make, "beef") is False
     assert not has_sentinel(partial(DirectoryClaims, tmp_path / "others"), "f00d")
 
 
@@ -276,8 +279,15 @@ def concluded(folder):
 
 def test_the_report_has_the_counts_and_a_row_for_every_user_and_is_written_as_csv(folder):
     report = concluded(folder)
-    assert (report.planned, report.duplicates, report.accepted, report.unknown, report.not_sent) == (3, 1, 1, 1, 1)
-    assert (report.seconds, report.tasks, report.stopped, report.run) == (2.5, 4, "paused", str(folder.path))
+    assert report.planned == 3
+    assert report.duplicates == 1
+    assert report.accepted == 1
+    assert report.unknown == 1
+    assert report.not_sent == 1
+    assert report.seconds == 2.5
+    assert report.tasks == 4
+    assert report.stopped == "paused"
+    assert report.run == str(folder.path)
     rows = sorted((row.user_id, row.outcome, row.status, row.reason) for row in report.rows())
     assert rows == [("=c", "NOT_SENT", 429, ""), ("a", "ACCEPTED", 204, ""), ("b", "UNKNOWN", None, "no answer")]
     assert [row.user_id for row in report.rows(Outcome.UNKNOWN)] == ["b"]

@@ -186,7 +186,9 @@ def test_claims_are_kept_in_the_run_s_folder_for_a_year(tmp_path):
     store = pickle.loads(pickle.dumps(make))()
     assert isinstance(store, DirectoryClaims)
     assert repr(store) == f"DirectoryClaims({str(tmp_path / 'claims')!r})"
-    assert (store.claim_ttl, ttl, kind) == (MAX_CLAIM_TTL, MAX_CLAIM_TTL, "DirectoryClaims of the run")
+    assert store.claim_ttl == MAX_CLAIM_TTL
+    assert ttl == MAX_CLAIM_TTL
+    assert kind == "DirectoryClaims of the run"
     assert store.timeout == 30.0
 
 

@@ -88,7 +88,10 @@ def test_after_a_failed_job_the_report_shows_the_claims(run, service):
     assert run.send(4) == {"ACCEPTED": 20, "REJECTED": 10, "UNKNOWN": 10}
     report = read_report(run.folder.path)
     assert counts(report) == (20, 10, 10, 20)
-    assert (report.planned, report.duplicates, report.file, report.in_use) == (USERS, 2, "", False)
+    assert report.planned == USERS
+    assert report.duplicates == 2
+    assert report.file == ""
+    assert report.in_use is False
     assert report.stopped == "the job did not come to its end: call broadcast with the same arguments"
     assert " now" not in repr(msgspec.structs.replace(report, seconds=1.0))
     rows = {row.user_id: row for row in report.rows()}
@@ -97,7 +100,8 @@ def test_after_a_failed_job_the_report_shows_the_claims(run, service):
         (Outcome.REJECTED, 404, "HTTP 404"),
         (Outcome.UNKNOWN, None, "the connection broke: Connection reset by peer"),
     ]
-    assert (rows["user-59"].outcome, rows["user-59"].reason) == (Outcome.NOT_SENT, "not sent yet")
+    assert rows["user-59"].outcome == Outcome.NOT_SENT
+    assert rows["user-59"].reason == "not sent yet"
     # A pushed user is accepted or unknown.
     accepted = {row.user_id for row in report.rows(Outcome.ACCEPTED)}
     assert {rows[name].reason for name in accepted} == {""}
@@ -112,7 +116,9 @@ def test_a_report_during_the_sending_is_in_use(run, service):
     with run.folder.locked():
         run.send(2)
         report = read_report(run.folder.path)
-    assert (report.in_use, report.stopped, counts(report)) == (True, None, (20, 0, 0, 40))
+    assert report.in_use is True
+    assert report.stopped is None
+    assert counts(report) == (20, 0, 0, 40)
 
 
 def test_a_failed_later_sending_replaces_the_report_of_the_one_before(run, service):

@@ -78,7 +78,9 @@ async def test_the_size_of_each_request_of_more_than_one_user_is_recorded_once(t
         await asyncio.gather(*(client.send(user, MESSAGE) for user in "de"))
         await client.broadcast(list("fghij"), MESSAGE)
     (point,) = telemetry.points("pushsdk.batch.size")
-    assert (point.count, point.sum, point.attributes) == (3, 3 + 2 + 4, SERVER)
+    assert point.count == 3
+    assert point.sum == 3 + 2 + 4
+    assert point.attributes == SERVER
 
 
 @virtual
@@ -92,7 +94,9 @@ async def test_the_wait_for_a_place_is_that_of_the_oldest_call_of_the_request(te
         await client.send("c", MESSAGE)
         assert [task.done() for task in (first, second)] == [True, True]
     (point,) = telemetry.points("pushsdk.queue.duration")
-    assert (point.count, round(point.sum, 3), point.attributes) == (1, 2.0, SERVER)
+    assert point.count == 1
+    assert round(point.sum, 3) == 2.0
+    assert point.attributes == SERVER
 
 
 @virtual

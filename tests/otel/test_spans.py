@@ -45,7 +45,9 @@ async def test_a_lone_send_is_one_client_span_by_the_conventions(telemetry):
     async with watched(telemetry, FakeService()) as client:
         await in_span(telemetry, "handler", client, ["a", "b"])
     handler, post = telemetry.spans
-    assert (post.name, post.kind, post.parent) == ("POST", SpanKind.CLIENT, handler.context)
+    assert post.name == "POST"
+    assert post.kind == SpanKind.CLIENT
+    assert post.parent == handler.context
     assert dict(post.attributes or {}) == {
         "http.request.method": "POST",
         "server.address": "push.example",
@@ -56,11 +58,11 @@ async def test_a_lone_send_is_one_client_span_by_the_conventions(telemetry):
         "pushsdk.users": 2,
         "pushsdk.outcome": "ACCEPTED",
     }
-    assert (post.status.status_code, post.status.description, post.events) == (StatusCode.UNSET, None, ())
-    assert (post.instrumentation_scope.name, post.instrumentation_scope.schema_url) == (
-        "pushsdk",
-        "https://opentelemetry.io/schemas/1.23.1",
-    )
+    assert post.status.status_code == StatusCode.UNSET
+    assert post.status.description is None
+    assert post.events == ()
+    assert post.instrumentation_scope.name == "pushsdk"
+    assert post.instrumentation_scope.schema_url == "https://opentelemetry.io/schemas/1.23.1"
 
 
 async def slow_and_stale(request):
@@ -139,7 +141,8 @@ async def test_links_are_bounded_and_omitted_links_are_counted(telemetry):
     async with watched(telemetry, FakeService()) as client:
         await asyncio.gather(*(in_span(telemetry, "job", client, f"user-{n}") for n in range(MAX_LINKS + 1)))
     (batch,) = [span for span in telemetry.spans if span.name == "push batch"]
-    assert (len(batch.links), batch.dropped_links) == (128, 0)
+    assert len(batch.links) == 128
+    assert batch.dropped_links == 0
     assert (batch.attributes or {})["pushsdk.links_left_out"] == 1
 
 
@@ -241,7 +244,9 @@ async def test_a_broadcast_is_one_span_over_one_span_per_attempt_without_links(t
             report = await client.broadcast([f"user-{n}" for n in range(6)], MESSAGE)
     assert report.accepted == 6
     job, run, *attempts = telemetry.spans
-    assert (run.name, run.parent, run.links) == ("push broadcast", job.context, ())
+    assert run.name == "push broadcast"
+    assert run.parent == job.context
+    assert run.links == ()
     assert dict(run.attributes or {}) == {"pushsdk.users": 6, "pushsdk.requests": 3, "pushsdk.accepted": 6}
     assert len(attempts) == 4
     assert all(span.parent == run.context for span in attempts)

@@ -23,10 +23,12 @@ def test_the_decorated_test_is_sync_and_keeps_its_name_and_its_fixtures():
     @virtual_time
     async def test_it(number, *, other):
         """Docstring."""
-        assert (number, other) == (1, "x")
+        assert number == 1
+        assert other == "x"
 
     assert not inspect.iscoroutinefunction(test_it)
-    assert (test_it.__name__, test_it.__doc__) == ("test_it", "Docstring.")
+    assert test_it.__name__ == "test_it"
+    assert test_it.__doc__ == "Docstring."
     assert list(inspect.signature(test_it).parameters) == ["number", "other"]
     test_it(1, other="x")
 
