@@ -4,11 +4,11 @@ import uuid
 
 import pytest
 from support.bad_values import nested
+from support.wire_judge import HELLO
 from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, Batching, MobilePush, Outcome, ValidationError
 
-HELLO = MobilePush(body={"en": "hi"})
 SURROGATE = "lone \ud800 surrogate"
 NAN = float("nan")
 

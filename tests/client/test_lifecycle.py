@@ -5,6 +5,7 @@ import os
 
 import pytest
 from support.programs import run_program
+from support.wire_judge import HELLO
 from support.wire_server import WireServer
 
 from pushsdk import (
@@ -12,11 +13,9 @@ from pushsdk import (
     CampaignRequest,
     ClientClosedError,
     ConfigurationError,
-    MobilePush,
     Outcome,
 )
 
-HELLO = MobilePush(body={"en": "hi"})
 NOWHERE = "https://push.example"
 
 USES = {

@@ -181,7 +181,7 @@ def test_stray_refusals_from_the_first_request_on_cost_little(workers, stray, sh
         (5, lambda: Bucket(5, 5, retry_after=1), 0.02),
         (5, lambda: Bucket(5, 5), 0.2),
         (100, lambda: Window(100, 1, tells=False), 0.2),
-        (100, lambda: Window(100, 10, tells=True), 0.02),
+        (100, lambda: Window(1000, 10, tells=True), 0.02),
     ],
 )
 def test_a_rate_far_below_one_slot_is_found_by_pacing(limit, make, latency):

@@ -75,7 +75,7 @@ async def refuse_to_read(wire):
     wire.writer.transport.pause_reading()
 
 
-def unread(answer, *, at, tls=None):
+def unread(answer, *, at, tls):
     """A server that answers the request with that number while the body is still on its way."""
     script = when(only(at), step(refuse_to_read, pause(0.05), send(answer), never_read))
     return WireServer(script, receive_buffer=2048, tls=tls)
@@ -85,7 +85,7 @@ LARGE = MobilePush(body={"en": "x" * 47_000})
 HUGE = MobilePush(body={"en": "x" * 2_000_000})  # more than a TLS connection reads ahead
 
 
-async def check_unread(*, warm, answer, injected, tls=False):
+async def check_unread(*, warm, answer, injected, tls):
     """A 2xx proves nothing if the body is still on its way, and its connection is used no more."""
     async with (
         unread(answer, at=int(warm), tls=wire_tls.good() if tls else None) as server,

@@ -53,7 +53,7 @@ async def server():
 class Watched:
     """An attempt with headers of its own, and how often it was the current one."""
 
-    def __init__(self, headers=None):
+    def __init__(self, headers):
         self.headers = headers
         self.seen = 0
 
@@ -253,7 +253,7 @@ def clock(monkeypatch):
     return Clock(monkeypatch)
 
 
-async def is_kept(transport, clock, idle, body=BODY):
+async def is_kept(transport, clock, idle, body):
     """Return True if a connection that was idle for so long is used again."""
     await post(transport, body)
     clock.time += idle

@@ -12,8 +12,8 @@ from pushsdk import Limits, Outcome, RequestSplit, RetryPolicy, SendAbandoned
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
 
-async def send_all(client, users, message=MESSAGE):
-    tasks = [start(client.send(user, message)) for user in users]
+async def send_all(client, users):
+    tasks = [start(client.send(user, MESSAGE)) for user in users]
     return [await outcome_of(task) for task in tasks]
 
 

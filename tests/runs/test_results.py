@@ -20,10 +20,10 @@ PLAIN = ["user-1", 'quo"te', "com,ma", "new\nline", "'x", "ünï", " padded "]
 ONE = Batching(max_users=1)
 
 
-async def report_of(ids, run=None):
+async def report_of(ids):
     service = FakeService(then=lambda request: answer(404 if "user-1" in request.users else 204))
     async with client_of(service, batching=ONE) as client:
-        return await client.broadcast(ids, MESSAGE, run=run, stop_policy=StopPolicy.off())
+        return await client.broadcast(ids, MESSAGE, stop_policy=StopPolicy.off())
 
 
 @virtual

@@ -34,8 +34,8 @@ def users(count):
 class ThreadedService(FakeService):
     """A service whose client does its blocking work by ``offload``."""
 
-    def __init__(self, offload, then=None):
-        super().__init__(then=then)
+    def __init__(self, offload):
+        super().__init__()
         self._offload = offload
 
     def serve(self, client):

@@ -10,20 +10,19 @@ import pytest
 from support import wire_tls
 from support.wire_answers import response
 from support.wire_faults import always, answering, when
+from support.wire_judge import HELLO
 from support.wire_rig import OWN_OR_INJECTED
 from support.wire_server import WireServer
 
 from pushsdk import (
     AsyncPushClient,
     CampaignRequest,
-    MobilePush,
     NotSentError,
     Outcome,
     RejectedError,
     RetryPolicy,
 )
 
-HELLO = MobilePush(body={"en": "hi"})
 KEY = "".join(map(chr, range(0x21, 0x7F)))
 
 
@@ -171,16 +170,6 @@ async def test_the_environments_proxies_and_netrc_are_not_used(tls, monkeypatch,
 
 
 # --- certificates ---
-
-
-@OWN_OR_INJECTED
-@pytest.mark.parametrize("who", [wire_tls.untrusted, wire_tls.other_host, wire_tls.expired])
-async def test_a_server_without_a_valid_certificate_never_sees_a_request(who, injected):
-    async with WireServer(tls=who()) as server, client_of(server, injected=injected) as client:
-        with pytest.raises(NotSentError, match="certificate") as excinfo:
-            await client.send("u", HELLO)
-    assert (server.begun, server.api_keys) == (0, set())
-    assert not excinfo.value.attempts[-1].retryable
 
 
 def unverifying():

@@ -12,13 +12,13 @@ import aiohttp
 import pytest
 from support.wire_answers import UNREADABLE, response
 from support.wire_faults import always, endless, read_request, send, step, take, when
+from support.wire_judge import HELLO
 from support.wire_rig import OWN_OR_INJECTED
 from support.wire_server import WireServer
 
 from pushsdk import (
     AsyncPushClient,
     CampaignRequest,
-    MobilePush,
     Outcome,
     OutcomeUnknownError,
     PushError,
@@ -27,7 +27,6 @@ from pushsdk import (
     Timeout,
 )
 
-HELLO = MobilePush(body={"en": "hi"})
 CAMPAIGN = CampaignRequest(name="c", external_id="e-1")
 MEGABYTE = 1 << 20
 

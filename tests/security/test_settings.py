@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.wire_judge import HELLO
 from support.wire_server import WireServer
 from yarl import URL
 
@@ -14,13 +15,11 @@ from pushsdk import (
     AsyncPushClient,
     ConfigurationError,
     Limits,
-    MobilePush,
     Outcome,
     PushClient,
     RetryPolicy,
 )
 
-HELLO = MobilePush(body={"en": "hi"})
 HERE = "https://push.example/api"
 NAN = float("nan")
 NO_TIME = (0, NAN, -1, True, "1")

@@ -152,7 +152,7 @@ class Jobs(ClaimDriver):
 class ArrowPlan(ClaimDriver):
     """A plan that is sent by killed processes, and then by two at the same time."""
 
-    def __init__(self, kind, place, users, chunk, *, personal=None):
+    def __init__(self, kind, place, users, chunk, *, personal):
         super().__init__("plan", users, chunk, kind=kind, place=place, personal=personal, rows=3, step=1)
 
     def lives(self, kills):

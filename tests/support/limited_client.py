@@ -15,9 +15,9 @@ Duration = Callable[[random.Random, int], float]
 class Simulation:
     """A queue of events."""
 
-    def __init__(self, seed=1):
+    def __init__(self):
         self.now = 0.0
-        self.random = random.Random(seed)
+        self.random = random.Random(1)
         self._events = []
         self._numbers = itertools.count()
 

@@ -22,11 +22,11 @@ SHAPES = [
 ]
 
 
-def odd_ids(seed, number=10_000):
+def odd_ids(seed):
     """Return distinct ids that a line of text can hold."""
     draw = random.Random(seed)
     found = {}
-    while len(found) < number:
+    while len(found) < 10_000:
         user = draw.choice(SHAPES)(draw)
         if user == user.strip() and not user.startswith("\ufeff"):
             found[user] = None

@@ -41,7 +41,7 @@ class ShakyClaims(MemoryClaims):
         """Return the stored keys and claims."""
         return [(key, claim) for key, (claim, _) in self._claims.items()]
 
-    def rewrite(self, record=None):
+    def rewrite(self, record):
         """Write the only record again, or another one, as another process would."""
         ((key, (claim, expires)),) = self._claims.items()
         self._claims[key] = Claim("x" * 32, claim.record if record is None else record.encode()), expires

@@ -27,8 +27,8 @@ class Bucket:
 class Window:
     """A quota per window of some seconds; all clients share the windows."""
 
-    def __init__(self, rate, seconds, *, tells):
-        self.quota, self.seconds, self.tells = rate * seconds, seconds, tells
+    def __init__(self, quota, seconds, *, tells):
+        self.quota, self.seconds, self.tells = quota, seconds, tells
         self.number, self.taken = -1.0, 0
 
     def take(self, now):
@@ -44,7 +44,7 @@ class Window:
 class Outage:
     """Another service, but for some time everything is throttled."""
 
-    def __init__(self, service, begin, end, retry_after=None):
+    def __init__(self, service, begin, end, retry_after):
         self.service, self.begin, self.end, self.retry_after = service, begin, end, retry_after
 
     def take(self, now):

@@ -5,10 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.service_thread import HANGS
+from support.wire_judge import HELLO
 
-from pushsdk import ClientClosedError, MobilePush, PushClient
-
-HELLO = MobilePush(body={"en": "hi"})
+from pushsdk import ClientClosedError, PushClient
 
 
 @pytest.mark.parametrize("users", [["a", "b"], {"a": 1, "b": 2}.keys(), iter("ab")], ids=lambda users: str(type(users)))

@@ -4,13 +4,13 @@ import inspect
 
 import pytest
 from support.programs import run_program
+from support.wire_judge import HELLO
 
 from pushsdk import (
     AsyncPushClient,
     CampaignRequest,
     ClientClosedError,
     ConfigurationError,
-    MobilePush,
     Outcome,
     PushClient,
     RetryPolicy,
@@ -18,7 +18,6 @@ from pushsdk import (
 )
 from pushsdk.claims import MemoryClaims
 
-HELLO = MobilePush(body={"en": "hi"})
 NOWHERE = "https://push.example"
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 # A thread waits for one call at a time: ``submit`` and ``batch`` would bring it nothing.

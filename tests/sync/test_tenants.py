@@ -22,17 +22,17 @@ def pushes(service):
     return {tenant: dict(service.inbox(f"key-{tenant}").users()) for tenant in TENANTS}
 
 
-def as_tenants(work, threads=16):
+def as_tenants(work):
     """Return the results of the work in threads of several tenants that begin together."""
-    together = threading.Barrier(threads)
+    together = threading.Barrier(16)
 
     def begin(number):
         LOCAL.tenant = tenant = TENANTS[number % len(TENANTS)]
         together.wait(HANGS)
         return work(tenant, number)
 
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(begin, range(threads)))
+    with ThreadPoolExecutor(16) as pool:
+        return list(pool.map(begin, range(16)))
 
 
 def test_a_sync_callable_runs_in_the_calling_thread_at_every_attempt_and_equal_messages_merge(

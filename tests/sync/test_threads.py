@@ -8,6 +8,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support.wire_judge import HELLO
 
 from pushsdk import (
     Batching,
@@ -22,7 +23,6 @@ from pushsdk import (
 )
 from pushsdk.emulator.faults import preset
 
-HELLO = MobilePush(body={"en": "hi"})
 THREADS = 32
 
 
