@@ -149,10 +149,9 @@ def test_the_columns_are_those_beside_the_ids(tmp_path, name, content, columns):
 )
 def test_a_missing_column_is_an_error_at_once_that_lists_the_columns(tmp_path, content, key, text):
     path = made(tmp_path, "u.csv", f"{content}\n")
-    with pytest.raises(ValidationError) as excinfo:
-        Audience.read(path, primary_key=key)
-    assert text in str(excinfo.value)
-    assert str(excinfo.value).startswith(f"{path}: ")
+    message = refused(lambda: Audience.read(path, primary_key=key))
+    assert text in message
+    assert message.startswith(f"{path}: ")
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------
@@ -238,10 +237,9 @@ def test_a_path_that_can_not_be_read_is_an_error_at_once(tmp_path, name, text):
     (tmp_path / "folder.txt").mkdir()
     made(tmp_path, "users.xlsx", "a\n")
     (tmp_path / "dangling.txt").symlink_to("nowhere")
-    with pytest.raises(ValidationError) as excinfo:
-        Audience.read(tmp_path / name)
-    assert text in str(excinfo.value)
-    assert "\x1b" not in str(excinfo.value)
+    message = refused(lambda: Audience.read(tmp_path / name))
+    assert text in message
+    assert "\x1b" not in message
 
 
 def test_a_file_without_permission_is_a_validation_error(tmp_path, monkeypatch):

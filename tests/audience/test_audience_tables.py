@@ -67,10 +67,8 @@ def test_ids_are_the_text_of_the_stored_value():
     ],
 )
 def test_a_column_that_holds_no_ids_is_an_error_with_its_type_and_the_fix(value, kind, advice):
-    with pytest.raises(ValidationError) as excinfo:
-        Audience.query(f"SELECT {value} AS user_id")
     expected = f"the query: user_id is of type {kind}; user ids are texts or whole numbers: {advice}"
-    assert str(excinfo.value) == expected
+    assert refused(lambda: Audience.query(f"SELECT {value} AS user_id")) == expected
 
 
 @pytest.mark.parametrize(("value", "text"), [("NULL", "user_id is NULL"), ("''", "user_id is empty")])
@@ -245,13 +243,10 @@ def test_sql_that_is_not_one_select_is_an_error_at_once(sql, tmp_path, monkeypat
     ],
 )
 def test_wrong_sql_is_refused_at_once_in_the_words_of_duckdb(sql, text):
-    with pytest.raises(ValidationError) as excinfo:
-        Audience.query(sql)
-    message = str(excinfo.value)
+    message = refused(lambda: Audience.query(sql))
     assert text in message
     assert not {"\x1b", "\n"} & {*message}
     assert len(message) < 250
-    assert excinfo.value.__suppress_context__
 
 
 @pytest.mark.parametrize("expression", ["'secret'::INTEGER", "error('secret')", "'secret'::JSON"])
