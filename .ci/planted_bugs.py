@@ -983,7 +983,7 @@ AUDIENCES = [
         "a later row of a user replaces the first",
         "_audience.distinct:Distinct._first",
         "return {(item[0] if self._rows else item): item for item in items}",
-        "tests/audience/test_distinct.py::test_the_first_row_of_an_id_counts_whatever_the_memory",
+        "tests/audience/test_distinct.py::test_whatever_the_memory_the_first_row_of_an_id_comes_out_and_none_of_an_excluded_id",
     ),
     Bug(
         "the users after the last full chunk are dropped",

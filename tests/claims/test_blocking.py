@@ -11,7 +11,7 @@ from pushsdk.claims._blocking import StoreThreads
 
 MOST = 3
 # Seconds: a timeout that is expected to expire, and a timeout that is not.
-SOON, ENOUGH = 0.05, 20.0
+ENOUGH = 20.0
 
 
 class Thing:

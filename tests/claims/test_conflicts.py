@@ -24,7 +24,6 @@ from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
 OTHER = MobilePush(title={"en": "Other"})
-ACCEPTED, UNKNOWN = UserState.ACCEPTED, UserState.UNKNOWN
 
 
 @virtual
@@ -87,4 +86,4 @@ async def test_a_session_that_retries_a_request_settles_its_claim():
     ):
         assert isinstance(await deliver(client), Receipt)
         assert len(server.requests) == 2
-    assert claims.states() == [[ACCEPTED]]
+    assert claims.states() == [[UserState.ACCEPTED]]

@@ -7,7 +7,7 @@ from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy
 
-ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
+REJECTED, NOT_SENT, UNKNOWN = Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
 THROTTLED = Attempt(outcome=REJECTED, status=429, retryable=True)
 BROKEN = Attempt(outcome=NOT_SENT, retryable=True)
 

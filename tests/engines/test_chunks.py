@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from pushsdk._core.damage import damage_in
 from pushsdk.spark._tasks import EMPTY, NULL, ChunkPartition, chunk_schema, cut
 
-COLUMNS = {"user_id": pa.string(), "rows": pa.int64()}
-
 
 def batch(ids, rows=None, fields=None):
     arrays = {"user_id": pa.array(ids, pa.string()), "rows": pa.array(rows or [1] * len(ids), pa.int64())}

@@ -12,7 +12,7 @@ from support.mock_aiohttp import mocked
 from pushsdk import AsyncPushClient, MobilePush, NotSentError, OutcomeUnknownError, RetryPolicy
 
 BASE = "https://push.example/ext/api"
-PUSH, CAMPAIGNS = f"{BASE}/v1/push", f"{BASE}/v1/campaigns"
+PUSH = f"{BASE}/v1/push"
 HELLO = MobilePush(title={"en": "Hi"}, badge_count=0, subtitle={})
 ONCE = RetryPolicy.none()
 

@@ -22,8 +22,7 @@ from pushsdk import Batching, Limits, NotSentError, Outcome, PushError, RateLimi
 from pushsdk._core.outcome import Failure
 
 COLLAPSIBLE = {"title": {"en": "Hello"}, "collapseId": "news"}
-SAFE, NONE = RetryPolicy.safe, RetryPolicy.none
-OFTEN, COLLAPSE = RetryPolicy.at_least_once, RetryPolicy.collapsible
+SAFE, OFTEN, COLLAPSE = RetryPolicy.safe, RetryPolicy.at_least_once, RetryPolicy.collapsible
 
 
 @pytest.mark.parametrize(

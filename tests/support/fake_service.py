@@ -5,7 +5,7 @@ A behavior is a coroutine function of a ``Request``. The first requests get the 
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -84,9 +84,6 @@ class _Behavior:
             request.respond(self.status, self.headers, self.body)
             if 200 <= self.status < 300:
                 evidence.latency = loop.time() - opened
-
-
-Behavior = Callable[[Request], Awaitable[None]]
 
 
 def answer(status=204, headers=None, body=b"", *, after=LATENCY, connecting=0.0, accepted=None):

@@ -4,12 +4,9 @@ import heapq
 import itertools
 import random
 from collections import deque
-from collections.abc import Callable
 from typing import NamedTuple
 
 from pushsdk._core.concurrency import AdaptiveLimit
-
-Duration = Callable[[random.Random, int], float]
 
 
 class Simulation:

@@ -24,7 +24,6 @@ BROADCAST = Header(
     created=1.5,
     version="9.9",
 )
-EACH = Header(kind="each", base_url="https://push.example", max_users=1, max_bytes=1000)
 
 
 def chunk(*user_ids, message=None):
