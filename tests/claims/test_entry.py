@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pushsdk import ValidationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest
@@ -60,12 +59,6 @@ def write(entry, store):
             break
 
 
-def prepared(entry):
-    put = entry.prepare()
-    assert put is not None
-    return put
-
-
 def write_claims(entry, store, users):
     request = ask(entry, users)
     write(entry, store)
@@ -103,22 +96,6 @@ def test_a_failed_claim_of_a_resend_leaves_the_last_outcome(outcome):
         entry.settle(ALL, UserStatus(outcome))
     entry.fail_requests(RuntimeError("the store fails"))
     assert each_of(entry.states()) == [outcome or UNKNOWN] * USERS
-
-
-@pytest.mark.parametrize(
-    ("other", "error"), [(new_entry("e" * 64), ValidationError), (new_entry(users=USERS + 1), ValueError)]
-)
-def test_an_entry_with_another_payload_fails_the_claim(other, error):
-    entry, store = new_entry(), KeyStore()
-    write_claims(other, store, (0, 1))
-    request = ask(entry)
-    put = prepared(entry)
-    waiting = ask(entry)
-    record = store.put(put)
-    assert record is not None
-    assert entry.refused(record), "no outcome is lost"
-    assert isinstance(request.error, error)
-    assert (waiting.error, entry.is_written) == (request.error, True)
 
 
 # -- two processes and a store that loses, repeats and delays puts -------------------------------------------------

@@ -7,13 +7,10 @@ from hashlib import sha256
 from types import SimpleNamespace
 
 import pytest
-from support.docs import page
 from support.shaky_claims import HELLO, JOB, ShakyClaims, deliver, delivering
 from support.virtual_time import now, virtual
 
-import pushsdk.claims
 from pushsdk import (
-    Attempt,
     Batching,
     ConfigurationError,
     NotSentError,
@@ -27,8 +24,6 @@ from pushsdk import (
     Timeout,
     ValidationError,
 )
-from pushsdk._core.idempotency import status_after
-from pushsdk._core.outcome import Verdict
 from pushsdk._core.user_states import UserState
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
@@ -288,22 +283,3 @@ async def test_a_cancelled_call_is_released_if_no_byte_was_sent(answer, records)
 
 
 # -- the guide --------------------------------------------------------------------------------------------------------
-
-
-def test_the_guide_has_every_recorded_state_and_every_store():
-    guide = page("idempotency")
-    rows = guide.table("a user of an earlier delivery")
-    assert [(outcome.split()[0].strip(","), state.strip()) for outcome, state, _ in rows] == [
-        ("accepted", status_after(Verdict(outcome=Outcome.ACCEPTED)).state),
-        *(("rejected", status_after(rejected(retryable=retryable)).state) for retryable in (False, True)),
-        ("being", UserState.CLAIMED),
-        ("unknown", status_after(Verdict(outcome=Outcome.UNKNOWN)).state),
-    ]
-    assert f"{ShakyClaims().claim_ttl / 86400:.0f} days" in guide.text
-    stores = {name for name in pushsdk.claims.__all__ if name.endswith("Claims")}
-    assert {name for name in stores if f"| `{name}(" in guide.text} == stores
-
-
-def rejected(*, retryable):
-    attempt = Attempt(outcome=Outcome.REJECTED, status=400, retryable=retryable)
-    return Verdict(outcome=Outcome.REJECTED, attempts=(attempt,))

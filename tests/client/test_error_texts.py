@@ -13,7 +13,6 @@ from support.wire_server import WireServer
 
 from pushsdk import (
     AsyncPushClient,
-    Audience,
     ClaimStoreError,
     MessageWarning,
     MobilePush,
@@ -103,16 +102,6 @@ async def test_the_commonest_mistakes_have_these_texts(monkeypatch, make, messag
         async with make() as client:
             await client.send("u", message)
     assert str(caught.value) == text
-
-
-async def test_a_wrong_column_has_this_text(tmp_path):
-    (tmp_path / "users.csv").write_text("id,name\nu,Ann\n")
-    async with FakeService().client() as client:
-        with pytest.raises(PushError) as caught:
-            await client.broadcast(Audience.read(tmp_path / "users.csv"), MESSAGE)
-    assert str(caught.value) == (
-        f"{tmp_path / 'users.csv'}: no column 'user_id', only id, name; name one with primary_key=..."
-    )
 
 
 # -- no connection ------------------------------------------------------------------------------------------------

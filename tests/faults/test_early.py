@@ -13,7 +13,7 @@ from support.wire_answers import response
 from support.wire_faults import always, fin, never_read, on_accept, only, pause, rst, send, step, take, when
 from support.wire_judge import HELLO, Ledger
 from support.wire_network import detoured
-from support.wire_rig import OWN_OR_INJECTED, client_of, meeting
+from support.wire_rig import HTTP_OR_HTTPS, OWN_OR_INJECTED, client_of, meeting
 from support.wire_server import WireServer
 
 from pushsdk import MobilePush, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
@@ -100,7 +100,7 @@ async def check_unread(*, warm, answer, injected, tls):
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+@HTTP_OR_HTTPS
 @LINUX
 @pytest.mark.parametrize(
     ("warm", "answer"),
@@ -113,7 +113,7 @@ async def test_a_2xx_for_a_large_request_that_was_not_read_is_unknown_however_la
     await check_unread(warm=warm, answer=answer, injected=injected, tls=tls)
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+@HTTP_OR_HTTPS
 @LINUX
 def test_the_same_on_uvloop(tls):
     uvloop = pytest.importorskip("uvloop")

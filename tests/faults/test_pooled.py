@@ -7,12 +7,11 @@ from support import wire_tls
 from support.wire_faults import only, step, take, when
 from support.wire_judge import Ledger
 from support.wire_network import closed, late_408, noticed, reset, spoiled, stray_204
-from support.wire_rig import AMONG, OWN_OR_INJECTED, QUICK, client_of, meeting
+from support.wire_rig import AMONG, HTTP_OR_HTTPS, OWN_OR_INJECTED, QUICK, client_of, meeting
 from support.wire_server import WireServer
 
 from pushsdk import Limits, Outcome, RetryPolicy, Timeout
 
-PLAIN_OR_TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 PATIENT = Timeout(total=9.0, attempt=AMONG)
 
 
@@ -36,7 +35,7 @@ async def test_a_whole_pool_of_stale_connections_is_replaced_and_fails_no_call(p
 
 
 @OWN_OR_INJECTED
-@PLAIN_OR_TLS
+@HTTP_OR_HTTPS
 @pytest.mark.parametrize("spoil", [closed, reset, stray_204, late_408], ids=["closed", "reset", "204", "408"])
 async def test_a_spoiled_connection_is_found_out_at_whatever_turn_of_the_loop(spoil, injected, tls):
     ledger = Ledger()
@@ -51,7 +50,7 @@ async def test_a_spoiled_connection_is_found_out_at_whatever_turn_of_the_loop(sp
 
 
 @OWN_OR_INJECTED
-@PLAIN_OR_TLS
+@HTTP_OR_HTTPS
 async def test_a_connection_that_ends_with_its_answer_carries_no_further_request(injected, tls):
     async def end(wire):
         wire.writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")

@@ -1,7 +1,6 @@
 """``timeout``: it covers a call as a whole, ends it within 10 ms, and with a true outcome."""
 
 import asyncio
-import math
 
 import pytest
 from support.fake_service import (
@@ -13,46 +12,14 @@ from support.fake_service import (
     hang,
     idle,
     outcome_of,
-    refused,
     start,
     unreachable,
 )
 from support.virtual_time import now, virtual
 
-from pushsdk import Batching, Limits, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy, SendAbandoned, Timeout
+from pushsdk import Batching, Limits, Outcome, OutcomeUnknownError, RetryPolicy, SendAbandoned, Timeout
 
 GRACE = 0.010
-
-
-async def never():
-    await asyncio.sleep(math.inf)
-    raise AssertionError
-
-
-@pytest.mark.parametrize(
-    ("behavior", "options", "kind"),
-    [
-        (hang(), {}, OutcomeUnknownError),
-        (unreachable(), {}, NotSentError),
-        (hang(), {"api_key": never}, NotSentError),
-        (
-            refused(after=0.0007),
-            {"retry": RetryPolicy.safe(max_attempts=1000, initial_delay=0.001, max_delay=0.001)},
-            NotSentError,
-        ),
-        (hang(), {"batching": Batching(linger=0.9)}, OutcomeUnknownError),
-    ],
-    ids=["hangs", "never connects", "no key", "retries", "lingers"],
-)
-@virtual
-async def test_a_call_ends_within_ten_milliseconds_after_its_deadline(behavior, options, kind):
-    for total in (0.001, 0.0137, 1.0, 29.999):
-        async with client_of(FakeService(then=behavior), **options) as client:
-            before = now()
-            error = await outcome_of(client.send("a", MESSAGE, timeout=Timeout(total=total, attempt=None)))
-            assert now() <= before + total + GRACE
-            assert type(error) is kind
-            assert idle(client)
 
 
 @virtual

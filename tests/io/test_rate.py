@@ -3,11 +3,10 @@
 import asyncio
 
 import pytest
-from support.fake_service import FakeService, answer, client_of, idle, outcome_of, refused, start, titled
-from support.throttling import Bucket
+from support.fake_service import FakeService, answer, client_of, outcome_of, refused, start, titled
 from support.virtual_time import now, virtual
 
-from pushsdk import Outcome, Rate, RetryPolicy, Timeout
+from pushsdk import Outcome, Rate, RetryPolicy
 
 
 @virtual
@@ -18,22 +17,6 @@ async def test_requests_per_second_spaces_requests_and_retries_out():
         before = now()
         await asyncio.gather(*(client.send("a", titled(number)) for number in range(4)))
     assert [request.started - before for request in service.requests] == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
-
-
-@pytest.mark.parametrize("retry_after", [None, 1])
-@virtual
-async def test_a_service_that_throttles_is_used_to_85_percent_and_everybody_gets_through(retry_after):
-    bucket, headers = Bucket(20, 20), {"Retry-After": f"{retry_after}"} if retry_after else None
-    service = FakeService(then=lambda request: answer() if bucket.take(request.started)[0] else answer(429, headers))
-    retry = RetryPolicy.safe(max_attempts=10**6)
-    async with client_of(service, timeout=Timeout(total=None), retry=retry, retry_tokens=10**9) as client:
-        before = now()
-        await asyncio.gather(*(client.send(f"user-{number}", titled(number)) for number in range(1600)))
-        assert 1600 / (now() - before) > 0.85 * 20
-        settled = [request.accepted for request in service.requests if request.started > before + 30]
-        assert settled.count(False) < 0.08 * len(settled)
-        assert idle(client)
-    assert set(service.users().values()) == {1}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from support import wire_tls
 from support.requests import BODY, post, transport_to
 from support.wire_answers import response
 from support.wire_network import black_hole, closed_port
-from support.wire_rig import OWN_OR_INJECTED
+from support.wire_rig import HTTP_OR_HTTPS, OWN_OR_INJECTED
 from support.wire_server import WireServer
 
 from pushsdk._core.outcome import Failure
@@ -40,7 +40,7 @@ AGAIN = (True, True, True, True)
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+@HTTP_OR_HTTPS
 async def test_exchanges_of_any_size_are_written_down_and_their_connection_kept(injected, tls):
     large = BODY.ljust(6_000_000)
     async with rigged(tls=tls, injected=injected) as (server, transport):

@@ -101,15 +101,6 @@ def test_any_byte_may_change(name, places, request):
     assert refused > places / 4
 
 
-@pytest.mark.parametrize(("name", "cuts"), [("small", 150), ("large", 40)])
-def test_a_file_may_end_anywhere(name, cuts, request):
-    intact = request.getfixturevalue(name)
-    for size in [0, *range(runfile.PAGE, len(intact.data), 20 * runfile.PAGE)]:
-        assert intact.is_refused(intact.data[:size], size)
-    for size in random.Random(20240229).sample(range(len(intact.data)), cuts):
-        assert intact.is_refused(intact.data[:size], size)
-
-
 def vandalize(path, statement, *values):
     with sqlite3.connect(path) as db:
         if values:

@@ -134,14 +134,9 @@ class SlowSource:
             self.closed = True
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr(planning, "BLOCK_SECONDS", 0.0)
-
-
-@pytest.mark.usefixtures("impatient")
 @virtual
-async def test_closing_the_client_ends_the_planning_and_stays_the_reason():
+async def test_closing_the_client_ends_the_planning_and_stays_the_reason(monkeypatch):
+    monkeypatch.setattr(planning, "BLOCK_SECONDS", 0.0)
     stop, slow = asyncio.Event(), SlowSource()
     client = client_of(FakeService())
     running = start(client.broadcast(slow.ids(), MESSAGE, stop=stop))
@@ -151,28 +146,6 @@ async def test_closing_the_client_ends_the_planning_and_stays_the_reason():
     report = await outcome_of(running)
     assert (report.stopped_by, slow.closed) == ("closed", True)
     assert report.stopped == "the client was closed before all its users were read: nothing was sent"
-
-
-@pytest.mark.usefixtures("impatient")
-@virtual
-async def test_iterators_of_any_kind_are_read():
-    class Numbers:
-        """An async iterator without ``aclose``."""
-
-        def __init__(self):
-            self.left = iter("abc")
-
-        def __aiter__(self):
-            return self
-
-        async def __anext__(self):
-            for letter in self.left:
-                return letter
-            raise StopAsyncIteration
-
-    async with client_of(FakeService()) as client:
-        assert (await client.broadcast(Numbers(), MESSAGE)).accepted == 3
-        assert (await client.broadcast((f"{number}" for number in range(300)), MESSAGE)).accepted == 300
 
 
 @virtual

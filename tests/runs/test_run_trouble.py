@@ -3,14 +3,13 @@
 Each case raises a clear error, and no request is sent that is not in the file.
 """
 
-import asyncio
 import os
 import sqlite3
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.fake_service import FakeService, answer, client_of, reset_after, start
+from support.fake_service import FakeService, answer, client_of, reset_after
 from support.kill_child import MESSAGE, names
 from support.kill_judge import Plan, judge
 from support.kill_service import name_of, number_of
@@ -152,20 +151,3 @@ async def test_no_request_starts_after_a_failed_write(number, durable, error, tm
     pushes = [service.accepted(name_of(user)) for user in range(users)]
     judge(path, plan, report, pushes, hold=True, every=True)
     assert (report.not_sent, report.rejected) == (0, 0)
-
-
-@virtual
-async def test_a_run_cancelled_while_claiming_leaves_no_unknown_users(tmp_path, monkeypatch):
-    service, running = FakeService(), []
-    commit = Journal.commit
-
-    def cancelling(journal, *parts, at_once=False):
-        running[0].cancel()
-        return commit(journal, *parts, at_once=at_once)
-
-    monkeypatch.setattr(Journal, "commit", cancelling)
-    async with client_of(service, batching=TEN) as client:
-        running.append(start(client.broadcast(names(30), MESSAGE, run=tmp_path / "run")))
-        await asyncio.wait(running)
-    report = read_report(tmp_path / "run")
-    assert (service.written, report.unknown, report.not_sent) == ([], 0, 30)

@@ -87,12 +87,22 @@ async def written(service, requests):
 # -- users and options ------------------------------------------------------------------------------------------------
 
 
-async def _async(ids):
-    for user in ids:
-        yield user
+class _Async:
+    """An async iterator without ``aclose``."""
+
+    def __init__(self, ids):
+        self.left = iter(ids)
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        for user in self.left:
+            return user
+        raise StopAsyncIteration
 
 
-@pytest.mark.parametrize(("source", "name"), [(list, "spring.run"), (_async, None), (iter, None)])
+@pytest.mark.parametrize(("source", "name"), [(list, "spring.run"), (_Async, None), (iter, None)])
 @virtual
 async def test_every_user_is_pushed_to_once(source, name, tmp_path):
     service, run = FakeService(), tmp_path / name if name else None

@@ -11,6 +11,7 @@ import pytest
 from rich.pretty import pretty_repr
 from rich.traceback import Traceback
 from support.wire_faults import always, hold, step, take, when
+from support.wire_rig import OWN_OR_INJECTED
 from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, ConfigurationError, PushClient, Row
@@ -128,7 +129,7 @@ async def cancelled(call, arrival):
 
 
 @LENGTHS
-@pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+@OWN_OR_INJECTED
 async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected, length):
     secret, arrival = secret_of(length), asyncio.Event()
 
@@ -145,7 +146,7 @@ async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected, leng
 
 @LENGTHS
 @pytest.mark.parametrize("base_url", [HERE, "http://push.example"], ids=["https", "http"])
-@pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+@OWN_OR_INJECTED
 async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(injected, base_url, length):
     secret, arrival = secret_of(length), asyncio.Event()
     heads = []

@@ -15,6 +15,7 @@ from support import wire_tls
 from support.wire_answers import response
 from support.wire_faults import Step, always, answering, fin, hold, on_accept, rst, send, step, take, when
 from support.wire_network import another, closed_port, detoured
+from support.wire_rig import OWN_OR_INJECTED
 from support.wire_server import WireServer
 
 from pushsdk import (
@@ -140,7 +141,7 @@ async def use(client, out):
     out.values.append(client.stats())
 
 
-@pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
+@OWN_OR_INJECTED
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 async def test_the_key_is_nowhere_and_user_ids_and_texts_are_in_no_text(fault, injected, caplog):
     caplog.set_level(logging.DEBUG)
