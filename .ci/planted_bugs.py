@@ -552,7 +552,7 @@ CONNECTIONS = [
             self.respond = None
             self.lease.close()
         """,
-        "tests/faults/test_blocked.py",
+        "tests/faults/test_late.py",
     ),
     Bug(
         "a keep-alive time that the service announced is not heeded",
@@ -873,7 +873,7 @@ CLAIMS = [
         "the claim of another process is overwritten",
         "claims.store:Put.may_replace",
         "return True",
-        "tests/claims/test_conflicts.py",
+        "tests/claims/test_sends.py",
     ),
     Bug(
         "a plan that failed on a full disk keeps it full",

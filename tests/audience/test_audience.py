@@ -152,6 +152,7 @@ def test_a_missing_column_is_an_error_at_once_that_lists_the_columns(tmp_path, c
     message = refused(lambda: Audience.read(path, primary_key=key))
     assert text in message
     assert message.startswith(f"{path}: ")
+    assert ("if line 1 is a row" in message) == ("only ..." in message)
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------

@@ -231,3 +231,8 @@ async def test_a_client_is_entered_once():
             async with client.with_options(timeout=5):
                 pass
         await client.send("u", MESSAGE)
+
+
+def test_a_sync_client_is_entered_once():
+    with PushClient(URL, "key") as client, pytest.raises(ConfigurationError, match=r"^the client is open al"), client:
+        pass

@@ -1,6 +1,6 @@
 """The table of faults: events of an attempt, and the expected result of the client.
 
-Written independently of the client's own table. ``test_matrix`` tests each fault alone, ``test_seeds`` at random.
+Written independently of the client's own table. ``test_matrix`` tests each fault alone, and at random.
 """
 
 from pushsdk import Outcome, PayloadTooLargeError
