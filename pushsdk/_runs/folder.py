@@ -5,7 +5,6 @@ import re
 import time
 from contextlib import closing
 from itertools import islice
-from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import msgspec
@@ -16,8 +15,7 @@ from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Journal
 
 PLAN = "plan"  # the run file that is split, and not sent
-_NAMES = "{}-of-{}.run"
-_numbers_in = re.compile(_NAMES.format("([0-9]+)", "([0-9]+)").replace(".", r"\.")).fullmatch
+_parts_in = re.compile(r"[0-9]+-of-([0-9]+)\.run").fullmatch
 _CHUNKS = 1000  # in one transaction
 
 
@@ -28,49 +26,51 @@ def run_files(run: Path) -> list[Path]:
     """
     if not os.path.isdir(run):  # raises nothing, whatever the path
         return [run]
-    parts = 0
     if run.joinpath(PLAN).exists():
         with closing(Journal.open(run / PLAN, write=False)) as journal:
             if journal.notes.ended is None:
                 return [run / PLAN]  # nothing was sent
-            parts = journal.header.parts
-    return planned_files(run, parts) if parts else _unplanned_files(run)
+            if journal.header.parts:
+                return planned_files(run, journal.header.parts)
+    return _unplanned_files(run)
 
 
 def planned_files(run: Path, parts: int) -> list[Path]:
     """Return a split plan's run files. Raises RunPlanError if some are missing."""
     files = _files(run, parts)
-    _check_whole(run, sum(map(os.path.exists, files)), parts)
+    number = sum(map(os.path.exists, files))
+    if number < parts:
+        why = f"it has {number} of {parts} run files: restore the others; another run would push again to their users"
+        raise run_file_error(run, why, kind=RunPlanError)
     return files
 
 
 def _unplanned_files(run: Path) -> list[Path]:
     """Return the run files that were made one by one: their names tell that each has other users."""
-    names = filter(None, map(_numbers_in, map(attrgetter("name"), run.glob(_NAMES.format("*", "*")))))
-    files = sorted([(int(name[1]), int(name[2]), run / name[0]) for name in names])
-    parts = max(map(itemgetter(1), files), default=0)
-    _check_whole(run, len(files), parts)
-    if [numbers for *numbers, _ in files] != [[number, parts] for number in range(parts)]:
+    found = _parts(run)
+    parts = max(found, default=0)
+    files = planned_files(run, parts)
+    if len(found) > parts:
         why = f"it has other run files than 0-of-{parts}.run to {parts - 1}-of-{parts}.run: move those away"
         raise run_file_error(run, why, kind=RunPlanError)
-    return [file for _, _, file in files] or [run]
-
-
-def _check_whole(run: Path, number: int, parts: int) -> None:
-    if number < parts:
-        why = f"it has {number} of {parts} run files: restore the others; another run would push again to their users"
-        raise run_file_error(run, why, kind=RunPlanError)
+    return files or [run]
 
 
 def check_plan(run: Path) -> None:
     """Raise RunPlanError for a folder with run files and no plan: they were made one by one, or it was removed."""
-    if not run.joinpath(PLAN).exists() and any(run.glob(_NAMES.format("*", "*"))):
+    if _parts(run) and not run.joinpath(PLAN).exists():
         why = "it has run files without their plan: resume each of them, and name another folder for another broadcast"
         raise run_file_error(run, why, kind=RunPlanError)
 
 
+def _parts(run: Path) -> list[int]:
+    """Return the number of parts that each run file has in its name."""
+    names = [_parts_in(path.name) for path in run.glob("*.run")]
+    return [int(name[1]) for name in names if name]
+
+
 def _files(run: Path, parts: int) -> list[Path]:
-    return [run / _NAMES.format(f"{number:03}", f"{parts:03}") for number in range(parts)]
+    return [run / f"{number}-of-{parts}.run" for number in range(parts)]
 
 
 def split(plan: Journal, *, durable: bool) -> None:

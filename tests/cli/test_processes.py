@@ -142,7 +142,7 @@ def test_a_second_command_that_is_interrupted_reports_what_the_first_did(broadca
 
     async def interrupted(client, audience, *_, **options):
         options["stop"].set()
-        return read_report("spring/000-of-008.run")
+        return read_report("spring/0-of-8.run")
 
     monkeypatch.setattr(AsyncPushClient, "send_each", interrupted)
     assert json.loads(broadcast("--json").out)["accepted"] == 40
@@ -158,12 +158,12 @@ def test_the_exit_code_is_the_worst(broadcast, service, fault, words, code):
 
 def test_a_process_that_fails_ends_the_others_and_says_why(broadcast, service, folder):
     assert broadcast("--limit 1").code == 1
-    with (folder / "spring" / "005-of-008.run").open("r+b") as file:
+    with (folder / "spring" / "5-of-8.run").open("r+b") as file:
         file.seek(8192)
         file.write(bytes(4096))
     result = run_apart(f"{WORDS} --processes 2")
     assert result.code == 2
-    assert "005-of-008.run: it is damaged" in result.err
+    assert "5-of-8.run: it is damaged" in result.err
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ async def test_a_folder_is_planned_at_once_and_sent_by_file(tmp_path):
     service = FakeService()
     report = await plan(tmp_path, [*USERS, "u3"], service)
     assert (report.planned, report.not_sent, service.sent) == (10, 10, [])
-    assert sorted(os.listdir(tmp_path)) == ["000-of-003.run", "001-of-003.run", "002-of-003.run", "plan"]
+    assert sorted(os.listdir(tmp_path)) == ["0-of-3.run", "1-of-3.run", "2-of-3.run", "plan"]
     reports = await send(tmp_path, service)
     assert pushed(service) == sorted(USERS)
     whole = read_report(tmp_path)
@@ -82,7 +82,7 @@ async def test_the_file_of_another_run_is_no_part_of_a_plan(tmp_path):
     (tmp_path / "a").mkdir()
     await plan(tmp_path / "a")
     (tmp_path / "b").mkdir()
-    (tmp_path / "a" / "001-of-003.run").rename(tmp_path / "b" / "001-of-003.run")
+    (tmp_path / "a" / "1-of-3.run").rename(tmp_path / "b" / "1-of-3.run")
     with pytest.raises(RunPlanError, match="it belongs to another run: name another folder"):
         await plan(tmp_path / "b", USERS[:9])
 
@@ -105,7 +105,7 @@ async def test_a_file_that_is_missing_is_not_made_again(tmp_path):
     service = FakeService()
     await plan(tmp_path)
     await send(tmp_path, service)
-    (tmp_path / "001-of-003.run").unlink()
+    (tmp_path / "1-of-3.run").unlink()
     for _ in range(2):
         with pytest.raises(RunPlanError, match="it has 2 of 3 run files: restore the others"):
             read_report(tmp_path)
@@ -115,10 +115,10 @@ async def test_a_file_that_is_missing_is_not_made_again(tmp_path):
 @virtual
 async def test_a_copy_of_a_run_file_is_no_part_of_a_folder(tmp_path):
     await plan(tmp_path)
-    for name in ("001-of-003 (copy).run", "01-of-003.run", "001-of-004.run", "1-of-x.run"):
-        copyfile(tmp_path / "001-of-003.run", tmp_path / name)
+    for name in ("1-of-3 (copy).run", "01-of-3.run", "1-of-4.run", "1-of-x.run"):
+        copyfile(tmp_path / "1-of-3.run", tmp_path / name)
     assert read_report(tmp_path).planned == 10
-    (tmp_path / "001-of-003.run").unlink()
+    (tmp_path / "1-of-3.run").unlink()
     with pytest.raises(RunPlanError, match="2 of 3"):
         read_report(tmp_path)
 
