@@ -4,7 +4,6 @@ Everything here is sync, for a separate thread. Before it is iterated, only the 
 """
 
 import copy
-import itertools
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -282,11 +281,13 @@ def _audience_of(users: "AnyPath | Audience | Iterable[str]", key: str) -> Audie
 
 
 def _part(batches: Iterator[list[Any]], index: int, of: int, *, rows: bool) -> Iterator[list[Any]]:
-    for batch in batches:
+    def number(item: Any) -> int:
         # A lone surrogate is an error where the id is encoded.
-        ids = [(item[0] if rows else item).encode(errors="surrogatepass") for item in batch]
-        numbers = [int.from_bytes(blake2b(user, digest_size=8).digest()) for user in ids]
-        yield list(itertools.compress(batch, [number % of == index for number in numbers]))
+        user = (item[0] if rows else item).encode(errors="surrogatepass")
+        return int.from_bytes(blake2b(user, digest_size=8).digest()) % of
+
+    for batch in batches:
+        yield [item for item in batch if number(item) == index]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

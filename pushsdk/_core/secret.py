@@ -14,9 +14,9 @@ _ESCAPE = r"(?i)(?:\\(?:u00|x)|%)([0-9a-f]{2})|\\([^\0])|&#?\w{1,20};"
 _LEADS = r"[\\%&\0]"
 # Steps of decoding: more than there are escapes within escapes, such as HTML in JSON in a URL.
 _STEPS = 8
-# The beginning of an escape, which may end within an escape.
+# The beginning of an escape, which may end within an escape; and the most characters that may be one.
 _LONGEST = 80
-_BEGUN = rf"(?:{_LEADS}[\\%&#;\w\0]{{0,{_LONGEST}}})?"
+_BEGUN = rf"(?:{_LEADS}[\\%&#;\w\0]*)?"
 # In place of each character that is hidden: for private use, so that no text has it.
 _HIDDEN = "\ue000"
 _TEXTS = (str, bytes, bytearray, list, tuple, dict)
@@ -109,8 +109,8 @@ def _masked(text: str, forms: Iterable[str]) -> str:
 def _cuts(text: str, forms: Iterable[str]) -> Iterator[int]:
     """Yield where a form begins that the text's end cuts, perhaps within an escape. One character tells nothing."""
     read, ends = _read(text)
-    for end in range(max(0, len(read) - _LONGEST), len(read) + 1):
-        rest = text[ends[end] :]
+    for end, place in [*enumerate(ends)][-_LONGEST:]:
+        rest = text[place:]
         if re.fullmatch(_BEGUN, rest):
             for form in forms:
                 for start in range(max(0, end - len(form)), end - (not rest)):

@@ -3,9 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from pushsdk.cli.exit import Exit
@@ -22,20 +21,21 @@ def not_ignored(numbers: Sequence[int]) -> list[int]:
     return [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
 
 
-@contextmanager
-def signal_handlers(numbers: Sequence[int], callback: Callable[[int], None]) -> Iterator[None]:
+def signal_handlers(numbers: Iterable[int], callback: Callable[[int], None]) -> AbstractContextManager[None]:
     """Call ``callback`` in the event loop on these signals. Works on Windows, unlike ``add_signal_handler``."""
     loop = asyncio.get_running_loop()
+    return handled(numbers, lambda number, _: loop.call_soon_threadsafe(callback, number))
 
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(callback, number)
 
-    previous = {number: signal.signal(number, on_signal) for number in numbers}
+@contextmanager
+def handled(numbers: Iterable[int], handler: Any) -> Iterator[None]:
+    """Handle these signals by ``handler``, and as before at the end."""
+    previous = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, earlier in previous.items():
+            signal.signal(number, earlier)
 
 
 @contextmanager

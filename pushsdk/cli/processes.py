@@ -30,11 +30,11 @@ from pushsdk._runs.progress import TICK, Pace, Progress
 from pushsdk._runs.run_file.journal import ask_to_stop
 from pushsdk.cli import guarded
 from pushsdk.cli.exit import CommandError, Exit
-from pushsdk.cli.interrupt import HANGUP, signal_handlers
+from pushsdk.cli.interrupt import HANGUP, handled, signal_handlers
 from pushsdk.cli.terminal import warn
 
 _POLL = 0.1  # seconds until a locked file is tried again
-_PARENTS = (signal.SIGINT, *HANGUP)  # the parent handles these signals, also while its children start
+_PARENTS = (signal.SIGINT, *HANGUP)  # the parent handles these signals: its children are started ignoring them
 _COUNTS = ("planned", "accepted", "rejected", "unknown", "not_sent")
 Reports: TypeAlias = "Sequence[pushsdk.BroadcastReport]"
 Children = dict[Any, BaseProcess]
@@ -43,7 +43,7 @@ Children = dict[Any, BaseProcess]
 
 @contextmanager
 def waiting_processes(number: int) -> Iterator[Children]:
-    """Start processes that wait for their job. Those that are left at the end are killed."""
+    """Start processes that wait for their job, and ignore signals until then. At the end, those left are killed."""
     import pushsdk._io.retrying  # noqa: F401 - or each process has to at its first request
 
     # A fork has all modules, which an interpreter takes 0.3 s of CPU time to load. With threads a fork is not safe, and
@@ -51,7 +51,7 @@ def waiting_processes(number: int) -> Iterator[Children]:
     context: Any = get_context("fork" if len(glob("/proc/self/task/*")) == 1 else "spawn")
     children: Children = {}
     try:
-        with _ignored(_PARENTS):
+        with handled(_PARENTS, signal.SIG_IGN):
             for _ in range(number):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_wait_and_send, args=(theirs, [*children, ours]))
@@ -67,16 +67,6 @@ def waiting_processes(number: int) -> Iterator[Children]:
         for process in children.values():
             process.kill()
             process.join()
-
-
-@contextmanager
-def _ignored(numbers: Iterable[int]) -> Iterator[None]:
-    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 async def send_folder(
@@ -162,7 +152,7 @@ def _wait_and_send(pipe: Any, others: Iterable[Any]) -> None:
     gc.freeze()  # a collection would copy the pages that the parent shares
     for other in others:  # with a copy of these, no child would notice its parent's end
         other.close()
-    with _ignored(_PARENTS), suppress(EOFError):  # without a job
+    with suppress(EOFError):  # without a job
         job = pipe.recv()
         sys.exit(guarded(lambda: asyncio.run(_send_files(pipe, *job))))
 

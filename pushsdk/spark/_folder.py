@@ -297,15 +297,14 @@ def watched(on_progress: OnProgress, outcomes: Path, planned: int) -> Iterator[N
         users = Counter[str]()
         for path in outcomes.glob("_counts-*[0-9]"):
             users.update(msgspec.json.decode(path.read_bytes(), type=dict[str, int]))
-        settled = users.total() - users.pop("not_sent", 0)
-        left = planned - settled
+        left = planned - users.total() + users.pop("not_sent", 0)
         on_progress(pace.progress(time.monotonic(), stage="sending", planned=planned, **users, not_sent=left))
 
     def watch() -> None:
-        call, is_last = guarded("on_progress", report), False
-        while not is_last:
-            is_last = ended.wait(TICK)
+        call = guarded("on_progress", report)
+        while not ended.wait(TICK):
             call(outcomes)
+        call(outcomes)
 
     with ThreadPoolExecutor(1, "pushsdk-progress") as thread:
         thread.submit(watch)
@@ -342,7 +341,7 @@ class SparkReport(BroadcastReport, frozen=True, kw_only=True):
         condition = None if outcome is None else ds.field("outcome") == outcome.value
         try:
             for batch in ds.dataset(self.file, format="parquet").to_batches(columns=list(COLUMNS), filter=condition):
-                columns = (batch.column(name).to_pylist() for name in COLUMNS)
+                columns = [column.to_pylist() for column in batch.columns]
                 for user_id, name, status, reason in zip(*columns, strict=True):
                     yield Row(user_id, Outcome(name), status, reason or "")
         except (OSError, pa.ArrowException) as error:
