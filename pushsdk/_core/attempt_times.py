@@ -74,16 +74,16 @@ class AttemptTimes:
             self._quiet_since, self._probe_at = now, -math.inf
         self.unanswered += 1
 
-    def ended(self, now: float, sent: float, *, is_answered: bool, is_accepted: bool) -> None:
-        """Note the end of an attempt whose first byte was sent then."""
+    def ended(self, now: float, sent: float, status: int | None) -> None:
+        """Note the end of an attempt whose first byte was sent then. Its status is None without a response."""
         seconds, usual = now - sent, self.usual
-        if is_answered:
+        if status is not None:
             self.is_stalled = False
             self._quiet_since, self._probe_at = now, -math.inf
         elif now > self.silent_from or not usual:
             # Its time tells how long the silence lasts, not how long an attempt takes.
             self.is_stalled = True
-        if is_accepted or not (self.is_stalled or seconds <= usual):
+        if (status is not None and status < 300) or not (self.is_stalled or seconds <= usual):
             share = 2.0 / self.unanswered if self.unanswered > 2 else 1.0
             error = seconds - usual
             if usual:

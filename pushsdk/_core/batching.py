@@ -5,17 +5,19 @@ Decides and counts; the shell awaits. No order is promised between calls.
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from pushsdk._core.body import EncodedIds
+from pushsdk._core.body import EncodedIds, join_ids
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Guarded, Verdict
 from pushsdk._core.policy import Batching, Options
 
 # The bytes in a push body around its parts: {"userIds":[],"message":,"customFields":}.
 FRAME = 48
+_ids_of = attrgetter("ids")
 
 
 class Content(NamedTuple):
@@ -159,6 +161,17 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     has_slot: bool = False
     """True while the batch holds a slot that no request has taken over. Set by the shell."""
 
+    history = ()
+
+    @property
+    def units(self) -> Sequence[Call]:
+        """The calls, as a request's part has them: the other names are ``users``, ``ids`` and ``history``."""
+        return self.calls
+
+    @property
+    def ids(self) -> EncodedIds:
+        return join_ids(map(_ids_of, self.calls))
+
     @property
     def is_full(self) -> bool:
         """Return True if no further call fits."""
@@ -180,9 +193,8 @@ class Batches:
         self._batching = batching
         self._sizes = sizes
         self._joinable: dict[Key, Batch] = {}
-        # The learned sizes from which the joinable batches' bounds were made.
-        self._learned_users = sizes.users
-        self._learned_bytes = sizes.bytes
+        # The number of lessons from which the joinable batches' bounds were made.
+        self._lessons = sizes.lessons
 
     def join(self, content: Key, call: Call) -> Batch | None:
         """Add the call to the joinable batch with its content. Return None if there is none that takes the call.
@@ -190,8 +202,7 @@ class Batches:
         A batch without room for the call, or with one of the call's users, is closed for good. Across calls each
         occurrence of a user is a push.
         """
-        sizes = self._sizes
-        if sizes.users != self._learned_users or sizes.bytes != self._learned_bytes:
+        if self._lessons != self._sizes.lessons:
             self._relearn()
         joinable = self._joinable.get(content)
         if joinable is None:
@@ -215,7 +226,7 @@ class Batches:
         return None
 
     def _relearn(self) -> None:
-        self._learned_users, self._learned_bytes = self._sizes.users, self._sizes.bytes
+        self._lessons = self._sizes.lessons
         for batch in self._joinable.values():
             batch.max_users, batch.max_bytes = self._bounds(batch.frame)
 

@@ -60,11 +60,12 @@ class _Refusals:
     def accept(self) -> None:
         self.accepted += 1
         self.projected += 1.0
-        self.recently += 1
-        if self.score < EVENT:
-            self.score -= TOLERATED
-        if self.score <= 0.0:
-            self.score, self.recently = 0.0, 0
+        if self.score:
+            self.recently += 1
+            if self.score < EVENT:
+                self.score -= TOLERATED
+            if self.score <= 0.0:
+                self.score, self.recently = 0.0, 0
 
     def rate(self, now: float, shortest: float) -> float:
         """Return how many requests per second the service accepts."""

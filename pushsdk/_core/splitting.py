@@ -51,9 +51,6 @@ class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
     @classmethod
     def of(cls, units: Sequence[Call | CallPart], history: tuple[Attempt, ...] = ()) -> BatchPart:
         """Return a part with these calls or call parts."""
-        if len(units) == 1:
-            unit = units[0]
-            return cls(units, len(unit.users), unit.ids, history)
         users = sum([len(unit.users) for unit in units])
         return cls(units, users, join_ids([unit.ids for unit in units]), history)
 

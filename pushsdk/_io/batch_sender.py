@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -26,12 +27,13 @@ from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected
 from pushsdk._core.words import count
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.pending import PendingCalls
-from pushsdk._io.request import Claim, ClaimedRequest
+from pushsdk._io.request import Claim, ClaimedRequest, RequestPart
 from pushsdk._io.sender import RequestSender
 
 logger = logging.getLogger("pushsdk")
 End = Callable[[BatchPart, Verdict], Awaitable[None]]
 _MAX_MESSAGES = 256
+_deadline_of = attrgetter("deadline")
 _CANCELLED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED)
 _LOST = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED)
 
@@ -93,28 +95,28 @@ class BatchSender:
         """Put a batch in flight, which has a slot: at once if that needs no await, else by a task."""
         batch.has_slot = True
         try:
-            parts = split_calls(batch.calls, self._sizes, batch.frame)
-            if len(parts) > 1 or not self.launch(batch, parts[0]):
+            is_whole = self._sizes.fits(batch.users, batch.frame, batch.size - batch.frame)
+            if not (is_whole and self.launch(batch)):
                 self._batches.advance(batch, SENDING)
-                self._create_task(batch, parts)
+                self._create_task(batch)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(batch)
 
-    def launch(self, batch: Batch, part: BatchPart) -> bool:
+    def launch(self, batch: Batch) -> bool:
         """Write the batch's request at once, if that needs no await. It has taken over the slot then."""
         sender, content = self._sender, batch.content
         observer = sender.observer
         # The span of merged calls is current in a task.
         if sender.needs_steps(content.api_key, content.options) or (observer is not None and len(batch.calls) > 1):
             return False
-        request = batch.request = self._request(content, part)
+        request = batch.request = self._request(content, batch)
         flight, times = sender.open(request), sender.limiter.times
         # If its time may be short, ``run`` looks again.
         if flight.started + times.likely >= request.deadline:
             return False
         if observer is not None:
             # A copy, as the batch may be dispatched in its context.
-            flight.span = batch.context.copy().run(partial(observer.attempt, PUSH, part.users, 0, first=True))
+            flight.span = batch.context.copy().run(partial(observer.attempt, PUSH, batch.users, 0, first=True))
         respond = partial(batch.context.run, self.land, batch)
         fast = sender.transport.fast
         connection = fast.reserve(request.body)
@@ -137,7 +139,7 @@ class BatchSender:
         try:
             verdict = self._sender.accept(request) if is_plain else None
             if verdict is None:
-                self._create_task(batch, [request.part])
+                self._create_task(batch)
             else:
                 self._settle(batch, request.part, verdict)
                 self.finish(batch)
@@ -152,9 +154,9 @@ class BatchSender:
             self._abort(batch)
         return task
 
-    def _create_task(self, batch: Batch, parts: Sequence[BatchPart]) -> None:
+    def _create_task(self, batch: Batch) -> None:
         # Not by the argument ``context``, which not every task factory knows.
-        deliver = self._deliver(batch, parts)
+        deliver = self._deliver(batch)
         task: asyncio.Task[None] = batch.context.copy().run(self._sender.loop.create_task, deliver)
         if not task.done():  # pragma: no branch - by an eager task factory, since Python 3.12
             self.tasks[batch] = task
@@ -186,16 +188,19 @@ class BatchSender:
             self._sender.limiter.release()
         self._batches.advance(batch, DONE)
 
-    async def _deliver(self, batch: Batch, parts: Sequence[BatchPart]) -> None:
-        """Send a batch. Every call is settled at the end, whatever happens."""
+    async def _deliver(self, batch: Batch) -> None:
+        """Send a batch, or go on with it. Every call is settled at the end, whatever happens."""
         span, observer = None, self._sender.observer
         if observer is not None and len(batch.calls) > 1:
             span = observer.batch(batch.calls, batch.users)
         try:
+            request, calls = batch.request, batch.calls
+            parts = split_calls(calls, self._sizes, batch.frame) if request is None else [BatchPart.of(calls)]
             if len(parts) > 1:
                 await self._split(batch, parts, None)
             else:
-                request = batch.request or self._request(batch.content, parts[0])
+                request = request or self._request(batch.content, parts[0])
+                request.part = parts[0]
                 await self._send(batch, request, partial(self._end, batch))
         except Exception:  # noqa: BLE001 - logged there
             self._pending.fail(batch.calls)
@@ -238,7 +243,7 @@ class BatchSender:
         else:
             self._settle(batch, whole, verdict)
 
-    def _settle(self, batch: Batch, whole: BatchPart, verdict: Verdict) -> None:
+    def _settle(self, batch: Batch, whole: RequestPart, verdict: Verdict) -> None:
         if verdict.outcome is ACCEPTED:
             self._message(batch.content).accepted = True
         self._pending.settle_part(whole, verdict)
@@ -327,16 +332,16 @@ class BatchSender:
             calls = len({id(unit.call) for unit in part.units})
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=part.users, calls=calls))
 
-    def _request(self, content: Content, part: BatchPart) -> BatchRequest:
-        units, options, claim = part.units, content.options, None
+    def _request(self, content: Content, part: Batch | BatchPart) -> BatchRequest:
+        options, claim = content.options, None
         if options.keyed:
-            claim = units[0].call.claims.for_request(content, part)
+            claim = part.units[0].call.claims.for_request(content, part)
         return BatchRequest(
             PUSH,
             push_body(part.ids, content.message, content.custom_fields),
             part,
             options,
-            deadline=units[0].deadline if len(units) == 1 else max([unit.deadline for unit in units]),
+            deadline=max(map(_deadline_of, part.units)),
             key=content.api_key,
             is_asked=not part.history,
             attempts=part.history,

@@ -158,7 +158,7 @@ class ConcurrencyLimiter:
         """
         now = self.clock() if now is None else now
         queue, adaptive = self._queue, self._adaptive
-        starved = len(queue) > 1 or bool(queue and not queue[0][-1].is_merged) or self.run_requests >= adaptive.limit
+        starved = bool(queue and (len(queue) > 1 or not queue[0][-1].is_merged)) or self.run_requests >= adaptive.limit
         adaptive.ended(now, seconds, ok=ok, starved=starved and self.rate_limiter.not_before <= now)
         if not 0.5 < adaptive.limit / self._logged < 1.5:
             self._logged = adaptive.limit

@@ -291,22 +291,21 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def release(self, request: ApiRequest, now: float) -> None:
         """Return an attempt's slot, and measure the attempt."""
-        evidence, status = request.evidence, request.evidence.status
-        seconds = evidence.latency
+        evidence, flight = request.evidence, request.flight
+        status, seconds = evidence.status, evidence.latency
         if evidence.reused and status not in THROTTLES:
-            seconds = now - request.flight.started
-        self.limiter.release(seconds, ok=self._end_timing(request, now), now=now)
+            seconds = now - flight.started
+        self._end_timing(flight, status, now)
+        self.limiter.release(seconds, ok=status is not None and status < 300, now=now)
 
-    def _end_timing(self, request: ApiRequest, now: float) -> bool:
-        """Measure the attempt, if it is one of a call. Return True if it was answered by a 2xx."""
-        flight, status, times = request.flight, request.evidence.status, self.limiter.times
-        is_accepted, sent = status is not None and status < 300, flight.sent
+    def _end_timing(self, flight: Flight, status: int | None, now: float) -> None:
+        """Measure the attempt, if it is one of a call."""
+        times, sent = self.limiter.times, flight.sent
         if sent is not None:
             flight.sent = None
-            times.ended(now, sent, is_answered=status is not None, is_accepted=is_accepted)
+            times.ended(now, sent, status)
         elif status is not None:
             times.answered(now)
-        return is_accepted
 
     def _withdraw(self, request: ApiRequest) -> None:
         """Forget an attempt's first byte that did not leave after all."""
@@ -447,7 +446,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """Return True if the key was refused, and the callables return another one, for all calls. Once per request."""
         if attempt.outcome is not REJECTED:
             return False
-        self._end_timing(request, self.limiter.clock())
+        self._end_timing(request.flight, attempt.status, self.limiter.clock())
         if request.rekeyed:
             return False
         request.rekeyed = True

@@ -15,7 +15,7 @@ def after(*seconds):
     for one in seconds:
         times.sent(now)
         now += one
-        times.ended(now, now - one, is_answered=True, is_accepted=True)
+        times.ended(now, now - one, 204)
     return times
 
 
@@ -34,22 +34,22 @@ def test_others_that_wait_ask_for_certainty_and_none_for_the_mean_and_the_only_c
     assert times.needed(others_wait=False) == times.usual < 0.3
 
 
-@pytest.mark.parametrize("is_answered", [True, False])
-def test_only_accepted_answers_lower_the_estimate(is_answered):
+@pytest.mark.parametrize("status", [500, None])
+def test_only_accepted_answers_lower_the_estimate(status):
     times = after(*[1.0] * 50)
     before = times.usual, times.likely
     for number in range(100):
         times.sent(60.0 + number)
-        times.ended(60.1 + number, 60.0 + number, is_answered=is_answered, is_accepted=False)
+        times.ended(60.1 + number, 60.0 + number, status)
     assert (times.usual, times.likely) == before
 
 
-@pytest.mark.parametrize("is_answered", [True, False])
-def test_a_slow_refusal_and_a_late_end_while_others_are_answered_raise_the_estimate(is_answered):
+@pytest.mark.parametrize("status", [500, None])
+def test_a_slow_refusal_and_a_late_end_while_others_are_answered_raise_the_estimate(status):
     times = after(*[1.0] * 50)
     times.sent(60.0)
     times.answered(62.9)
-    times.ended(63.0, 60.0, is_answered=is_answered, is_accepted=False)
+    times.ended(63.0, 60.0, status)
     assert times.usual > 1.2
     assert not times.is_stalled
 
@@ -82,14 +82,14 @@ def test_in_a_silence_probes_start_at_growing_distances():
 def test_a_response_ends_the_silence():
     times = silent(unanswered=2)
     times.started(100.5)
-    times.ended(100.6, 100.0, is_answered=True, is_accepted=False)
+    times.ended(100.6, 100.0, 500)
     assert times.not_before(100.61, 1) == 100.61
 
 
 def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothing():
     times = silent()
     before = times.usual, times.likely
-    times.ended(102.0, 100.0, is_answered=False, is_accepted=False)
+    times.ended(102.0, 100.0, None)
     assert times.is_stalled
     assert (times.usual, times.likely) == before
     assert times.needed(others_wait=True) == 0.0  # the probe
@@ -103,7 +103,7 @@ def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothin
 def test_a_client_that_was_never_answered_is_stalled_by_its_first_timeout():
     times = AttemptTimes()
     times.sent(0.0)
-    times.ended(2.0, 0.0, is_answered=False, is_accepted=False)
+    times.ended(2.0, 0.0, None)
     assert times.is_stalled
     times.answered(3.0)
     assert not times.is_stalled
@@ -133,7 +133,7 @@ def test_whatever_happens_a_request_starts_at_last(script):
         elif step == "answer":
             times.answered(now)
         elif sent:
-            times.ended(now, sent.pop(0), is_answered=step != "lose", is_accepted=step == "accept")
+            times.ended(now, sent.pop(0), {"accept": 204, "refuse": 500}.get(step))
         assert times.unanswered == len(sent)
         assert 0.0 <= times.usual <= times.likely < math.inf
         assert times.not_before(now, len(sent)) < math.inf
