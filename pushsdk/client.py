@@ -180,8 +180,8 @@ class AsyncPushClient(ClientViews):
             show_answers=chosen.get("show_answers", _shows_answers(url)),
         )
         # Jobs that may run several times
-        self._keyed = keyed = _keyed_sends(options["claims"])
-        self._lifetime = Lifetime(settings, None if keyed is None else keyed.close)
+        self._keyed = _keyed_sends(options["claims"])
+        self._lifetime = Lifetime(settings, self._keyed)
         # Retries and time: the defaults for each call
         self._options = self._lifetime.options_of(chosen["retry"], check_timeout(chosen["timeout"], Timeout()))
 
@@ -258,8 +258,8 @@ class AsyncPushClient(ClientViews):
             engine.work.end(call)
             raise
         if keyed is not None:
-            policy, urgent = options.policy, options.is_urgent
-            options = self._lifetime.options_of(policy, options.timeout, keyed=True, is_urgent=urgent)
+            urgent = options.is_urgent
+            options = self._lifetime.options_of(options.policy, options.timeout, keyed=True, is_urgent=urgent)
             separate = Content(encoded, fields, options, self._credentials.key)
             return await keyed.send(engine, call, separate, key=idempotency_key)
         content = (encoded, fields, options, self._credentials.key)
@@ -512,9 +512,8 @@ class AsyncPushClient(ClientViews):
     def _renewed(self) -> Self:
         """Return this client as it was before its first use: for a forked child."""
         client = self._copy()
-        client._keyed = keyed = self._keyed and self._keyed.renewed()
-        close = None if keyed is None else keyed.close
-        client._lifetime = Lifetime(self._lifetime.settings, close, self._lifetime.observer)
+        client._keyed = self._keyed and self._keyed.renewed()
+        client._lifetime = Lifetime(self._lifetime.settings, client._keyed, self._lifetime.observer)
         return client
 
     def _with_options_of(self, other: AsyncPushClient) -> Self:

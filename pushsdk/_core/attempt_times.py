@@ -74,13 +74,18 @@ class AttemptTimes:
             self._quiet_since, self._probe_at = now, -math.inf
         self.unanswered += 1
 
-    def ended(self, now: float, sent: float, status: int | None) -> None:
-        """Note the end of an attempt whose first byte was sent then. Its status is None without a response."""
-        seconds, usual = now - sent, self.usual
+    def ended(self, now: float, sent: float | None, status: int | None) -> None:
+        """Note an attempt's end: the time of its first byte, or None if it is not measured; and the response's status.
+
+        The status is None without a response.
+        """
         if status is not None:
             self.is_stalled = False
             self._quiet_since, self._probe_at = now, -math.inf
-        elif now > self.silent_from or not usual:
+        if sent is None:
+            return
+        seconds, usual = now - sent, self.usual
+        if status is None and (now > self.silent_from or not usual):
             # Its time tells how long the silence lasts, not how long an attempt takes.
             self.is_stalled = True
         if (status is not None and status < 300) or not (self.is_stalled or seconds <= usual):
@@ -98,8 +103,3 @@ class AttemptTimes:
     def withdrawn(self) -> None:
         """Note that an attempt's first byte did not leave after all."""
         self.unanswered -= 1
-
-    def answered(self, now: float) -> None:
-        """Note that the service has responded to a request that is not measured."""
-        self.is_stalled = False
-        self._quiet_since, self._probe_at = now, -math.inf

@@ -170,7 +170,7 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
 
     @property
     def ids(self) -> EncodedIds:
-        return join_ids(map(_ids_of, self.calls))
+        return self.calls[0].ids if len(self.calls) == 1 else join_ids(map(_ids_of, self.calls))
 
     @property
     def is_full(self) -> bool:
@@ -244,7 +244,7 @@ class Batches:
         """Change the batch's state. Raises RuntimeError if TRANSITIONS does not allow it."""
         if state not in TRANSITIONS[batch.state]:
             raise RuntimeError(f"a batch that is {batch.state.name} can't become {state.name}")
-        if batch.state < SENDING <= state and self._joinable.get(batch.content) is batch:
+        if state >= SENDING and self._joinable.get(batch.content) is batch:
             del self._joinable[batch.content]
         batch.state = state
         if state is DONE:

@@ -95,8 +95,7 @@ class BatchSender:
         """Put a batch in flight, which has a slot: at once if that needs no await, else by a task."""
         batch.has_slot = True
         try:
-            is_whole = self._sizes.fits(batch.users, batch.frame, batch.size - batch.frame)
-            if not (is_whole and self.launch(batch)):
+            if not (self._sizes.fits(batch.users, batch.frame, batch.size - batch.frame) and self.launch(batch)):
                 self._batches.advance(batch, SENDING)
                 self._create_task(batch)
         except Exception:  # noqa: BLE001 - logged there
@@ -333,15 +332,15 @@ class BatchSender:
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=part.users, calls=calls))
 
     def _request(self, content: Content, part: Batch | BatchPart) -> BatchRequest:
-        options, claim = content.options, None
+        units, options, claim = part.units, content.options, None
         if options.keyed:
-            claim = part.units[0].call.claims.for_request(content, part)
+            claim = units[0].call.claims.for_request(content, part)
         return BatchRequest(
             PUSH,
             push_body(part.ids, content.message, content.custom_fields),
             part,
             options,
-            deadline=max(map(_deadline_of, part.units)),
+            deadline=units[0].deadline if len(units) == 1 else max(map(_deadline_of, units)),
             key=content.api_key,
             is_asked=not part.history,
             attempts=part.history,

@@ -4,9 +4,10 @@ import asyncio
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from functools import lru_cache
+from typing import Any
 from weakref import ref
 
 import msgspec
@@ -42,13 +43,8 @@ async def _until_end(lifetime: ref["Lifetime"], engine: Engine) -> AsyncGenerato
 class Lifetime:
     """One client's lifetime, shared with the clients that ``with_options`` returns."""
 
-    def __init__(
-        self,
-        settings: EngineSettings,
-        close_store: Callable[[], Awaitable[None]] | None,
-        observer: Observer | None = None,
-    ) -> None:
-        """``close_store`` closes the claim store that the client has opened, if any."""
+    def __init__(self, settings: EngineSettings, keyed: Any, observer: Observer | None = None) -> None:
+        """``keyed.close()`` closes the claim store that the client has opened. None if there are no claims."""
         # Here, not above: these would double the time that this package takes to import. And not at the first send: a
         # fork during another thread's import leaves a module that the child can't import, or a lock that it
         # waits for. The first two are what asyncio imports to look a host up.
@@ -71,7 +67,7 @@ class Lifetime:
         self.engine: Engine | None = None
         #: The same while it may be used: not after the end, nor in a forked child.
         self.home: Engine | None = None
-        self._close_store = close_store
+        self._keyed = keyed
         # The transport instead of aiohttp, and the threads for blocking work. Set by ``serve``.
         self._transport: Transport | None = None
         self._offload: Offload = in_thread
@@ -200,14 +196,14 @@ class Lifetime:
         try:
             await self._until_end.aclose()
         finally:
-            if self._close_store is not None:
-                await self._close_store()
+            if self._keyed is not None:
+                await self._keyed.close()
 
     async def _close_late(self, engine: Engine) -> DrainReport:
         """Release as much as another event loop can, as the client's loop is gone. The calls can't end any more."""
-        for close in filter(None, (engine.transport.close, self._close_store)):
+        for part in filter(None, (engine.transport, self._keyed)):
             with suppress(Exception):
-                await close()
+                await part.close()
         return DrainReport(unknown=tuple(user for call in engine.work.calls for user in unsettled(call)))
 
     def options_of(

@@ -16,7 +16,6 @@ from pushsdk._core.events import Event, SendAbandoned
 from pushsdk._core.operations import Target
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict, attempts_of
 from pushsdk._core.results import Counters, Receipt
-from pushsdk._core.splitting import CallPart
 from pushsdk._core.words import count
 from pushsdk._io.request import RequestPart
 from pushsdk._io.work import Work
@@ -58,9 +57,7 @@ class PendingCalls:
                 # One receipt for all calls with one user: there may be thousands.
                 receipt = Receipt(users=1, attempts=verdict.attempts)
         for unit in part.units:
-            # ``unit.call``, without a call.
-            call = unit.call if isinstance(unit, CallPart) else unit
-            users = unit.users
+            call, users = unit.call, unit.users
             if call.settle(users, verdict, None if call.duplicates or len(users) > 1 else receipt) and call.abandoned:
                 self.report_abandoned(call)
         if receipt is not None:

@@ -299,13 +299,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         self.limiter.release(seconds, ok=status is not None and status < 300, now=now)
 
     def _end_timing(self, flight: Flight, status: int | None, now: float) -> None:
-        """Measure the attempt, if it is one of a call."""
-        times, sent = self.limiter.times, flight.sent
-        if sent is not None:
-            flight.sent = None
-            times.ended(now, sent, status)
-        elif status is not None:
-            times.answered(now)
+        """Measure the attempt, once."""
+        sent, flight.sent = flight.sent, None
+        self.limiter.times.ended(now, sent, status)
 
     def _withdraw(self, request: ApiRequest) -> None:
         """Forget an attempt's first byte that did not leave after all."""

@@ -63,9 +63,7 @@ class TimerWheel:
 
     def remove(self, entry: TimerEntry, tick: int) -> None:
         """Remove the entry. An empty tick goes when its time comes, or before the next is armed."""
-        bucket = self._buckets.get(tick)
-        if bucket is not None:
-            bucket.pop(entry, None)
+        self._buckets.get(tick, {}).pop(entry, None)
 
     def fail(self, reason: Failure, *, before: float = math.inf) -> None:
         """End waiting entries with a deadline before this time. Without a time, also end those in flight."""

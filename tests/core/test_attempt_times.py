@@ -48,7 +48,7 @@ def test_only_accepted_answers_lower_the_estimate(status):
 def test_a_slow_refusal_and_a_late_end_while_others_are_answered_raise_the_estimate(status):
     times = after(*[1.0] * 50)
     times.sent(60.0)
-    times.answered(62.9)
+    times.ended(62.9, None, 204)
     times.ended(63.0, 60.0, status)
     assert times.usual > 1.2
     assert not times.is_stalled
@@ -105,7 +105,7 @@ def test_a_client_that_was_never_answered_is_stalled_by_its_first_timeout():
     times.sent(0.0)
     times.ended(2.0, 0.0, None)
     assert times.is_stalled
-    times.answered(3.0)
+    times.ended(3.0, None, 204)
     assert not times.is_stalled
 
 
@@ -131,7 +131,7 @@ def test_whatever_happens_a_request_starts_at_last(script):
             times.sent(now)
             sent.append(now)
         elif step == "answer":
-            times.answered(now)
+            times.ended(now, None, 204)
         elif sent:
             times.ended(now, sent.pop(0), {"accept": 204, "refuse": 500}.get(step))
         assert times.unanswered == len(sent)
