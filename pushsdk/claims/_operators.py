@@ -1,4 +1,4 @@
-"""Operator functions: find the sends with claimed users, and release these users for the next delivery."""
+"""Operator functions: find the sends with claimed users, and settle or release these users."""
 
 import secrets
 import time
@@ -25,8 +25,15 @@ class ClaimedSend(NamedTuple):
     users: int
     """The number of claimed users."""
     token: str
-    opened: bytes
-    """The record after a release: its claimed users are PENDING."""
+    record: ClaimRecord
+
+    def settled(self, state: UserState) -> bytes:
+        """Return the record once its claimed users have this state."""
+        states = self.record.states()
+        for start, stop, status in list(states.runs()):
+            if status.state in _UNSETTLED:
+                states.set(start, stop, UserStatus(state))
+        return msgspec.structs.replace(self.record, users=msgspec.Raw(states.to_json())).encode()
 
 
 def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
@@ -36,15 +43,8 @@ def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
         states = record.states()
     except (ValueError, RecursionError):
         return None
-    users = 0
-    for start, stop, status in list(states.runs()):
-        if status.state in _UNSETTLED:
-            users += stop - start
-            states.set(start, stop, UserStatus(UserState.PENDING))
-    if not users:
-        return None
-    opened = msgspec.structs.replace(record, users=msgspec.Raw(states.to_json()))
-    return ClaimedSend(key, record.claimed_at, users, claim.token, opened.encode())
+    users = sum(map(states.count, _UNSETTLED))
+    return ClaimedSend(key, record.claimed_at, users, claim.token, record) if users else None
 
 
 async def claimed(store: ClaimStore, *, older_than: float = 0.0) -> list[ClaimedSend]:
@@ -66,16 +66,18 @@ async def count_claimed(store: ClaimStore, *, older_than: float) -> int:
     return len(await claimed(store, older_than=check_seconds("older_than", older_than)))
 
 
-async def release(store: ClaimStore, sends: Sequence[ClaimedSend]) -> list[ClaimedSend]:
-    """Release the claimed users of these sends. Return the sends that changed meanwhile, which are not released.
+async def settle(
+    store: ClaimStore, sends: Sequence[ClaimedSend], state: UserState = UserState.PENDING
+) -> list[ClaimedSend]:
+    """Give the claimed users of these sends this state. Return the sends that changed meanwhile, and stay claimed.
 
-    When a released send is delivered again, these users are pushed to; some may receive the push a second time.
+    When a send is delivered again, PENDING users are pushed to; some may receive the push a second time.
     """
     changed = []
     for first in range(0, len(sends), PAGE):
         page = sends[first : first + PAGE]
         # Every write changes the token, so the put is refused if the send was settled meanwhile.
-        puts = [Put(send.key, Claim(secrets.token_hex(16), send.opened), (send.token,)) for send in page]
+        puts = [Put(send.key, Claim(secrets.token_hex(16), send.settled(state)), (send.token,)) for send in page]
         # The store ttl is unknown here; a shorter ttl would forget accepted users too early.
         answers = await store.put(puts, MAX_CLAIM_TTL)
         changed += [send for send, answer in zip(page, answers, strict=True) if answer is not None]

@@ -116,7 +116,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
         ),
         "claims release": Command(
             "claims:release",
-            "Release claimed users: the next delivery pushes to them.",
+            "Release claimed users: the next delivery pushes to them, or with --accepted succeeds without a push.",
             "idempotency",
             "--claims redis://cache --key order-42",
             "These users may get the push twice. Release sends of a dead process, never a send that is in flight.",
@@ -161,7 +161,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
 # The help for words that begin several names.
 _PARENTS = {
     "campaign": "Create campaigns.",
-    "claims": "Inspect and release claims of sends with an idempotency key.",
+    "claims": "Inspect and settle claims of sends with an idempotency key.",
     "message": "Check or show a message before it is sent.",
 }
 

@@ -124,7 +124,7 @@ def find(options: Mapping[str, object]) -> dict[str, SettingValue]:
     others = {name: setting for name, setting in {**variables, **given}.items() if name in OTHERS}
     if "config" not in others and (default := _default_file()) and default.exists():
         others["config"] = SettingValue(str(default), "", "default")
-    tables = {**_running_emulator(), **(_read_settings(others["config"]) if "config" in others else {})}
+    tables = {**_read_settings(running_emulator()), **_read_settings(others.get("config"))}
     layers = (given, _profile(tables, others), variables, tables.get(None, {}))
     return {**_merged(layers), **others}
 
@@ -213,20 +213,25 @@ def _default_file() -> Path | None:
     return next((Path(path, "pushsdk", "config.toml") for path in folders if path and os.path.isabs(path)), None)
 
 
-def emulator_file() -> Path | None:
-    """Return the path of the file that holds the emulator's profile, and that is locked while the emulator runs."""
+def emulator_file(port: int | None) -> Path | None:
+    """Return the path of the file that holds an emulator's profile, and that is locked while this emulator runs."""
     file = _default_file()
-    return file and file.with_name(f"{EMULATOR}.toml")
+    return file and file.with_name(f"{EMULATOR}-{port}.toml")
 
 
-def _running_emulator() -> Tables:
-    """Return the emulator's profile while it runs. A file that a killed emulator left behind is not locked."""
-    file = emulator_file()
-    return _read_settings(SettingValue(str(file), "", "default")) if file and is_locked(file) else {}
+def running_emulator() -> SettingValue | None:
+    """Return the file of the emulator that has run longest. A file that a killed one left behind is not locked."""
+    if default := _default_file():
+        with suppress(OSError, ValueError):  # none, or it has just ended
+            files = filter(is_locked, default.parent.glob(f"{EMULATOR}-*.toml"))
+            return SettingValue(str(min(files, key=os.path.getmtime)), "", "default")
+    return None
 
 
-def _read_settings(config: SettingValue) -> Tables:
+def _read_settings(config: SettingValue | None) -> Tables:
     """Return the settings in a file, for all and for each profile."""
+    if config is None:
+        return {}
     file = Path(str(config.value))
     table, mode = _read_toml(file, config.source)
     profiles = table.pop("profiles", {})

@@ -13,7 +13,7 @@ from pushsdk import ConfigurationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims import Claim, MemoryClaims, Put, count_claimed
-from pushsdk.claims._operators import claimed, release
+from pushsdk.claims._operators import claimed, settle
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
@@ -51,22 +51,23 @@ async def test_an_unreadable_record_is_not_claimed(data):
     assert await claimed(store) == []
 
 
-async def test_a_release_opens_the_claimed_users_and_leaves_the_others(store):
+@pytest.mark.parametrize("state", [PENDING, ACCEPTED])
+async def test_claimed_users_are_released_or_accepted_and_the_others_stay(store, state):
     await stored(store, record(ACCEPTED, CLAIMED, REJECTED, UNKNOWN), record(CLAIMED), record(REJECTED))
     first, second = sorted(await claimed(store), key=lambda send: send.key)
     assert [(send.key, send.users) for send in (first, second)] == [(key_of(0), 2), (key_of(1), 1)]
-    assert await release(store, [first]) == []
+    assert await settle(store, [first], state) == []
     (claim,) = await store.get([key_of(0)])
     assert claim is not None
     states = ClaimRecord.decode(claim.record).states()
-    assert [states.at(place).state for place in range(4)] == [ACCEPTED, PENDING, REJECTED, PENDING]
+    assert [states.at(place).state for place in range(4)] == [ACCEPTED, state, REJECTED, state]
     assert [send.key for send in await claimed(store)] == [key_of(1)]
 
 
 async def test_more_than_a_page_of_sends_is_released():
     store = MemoryClaims()
     await stored(store, *[record(CLAIMED)] * 1001)
-    assert await release(store, await claimed(store)) == []
+    assert await settle(store, await claimed(store)) == []
     assert (await claimed(store), len([key async for key, _ in store.scan()])) == ([], 1001)
 
 
@@ -78,8 +79,17 @@ async def test_a_release_never_shortens_the_time_that_accepted_users_are_remembe
 
     store, ttls = Noting(), []
     await stored(store, record(CLAIMED, ACCEPTED))
-    await release(store, await claimed(store))
+    await settle(store, await claimed(store))
     assert ttls == [WEEK, 366 * 86400.0], "the longest that there is"
+
+
+async def test_a_send_in_doubt_that_is_accepted_is_delivered_without_a_push():
+    service, store = FakeService(Fault.reset_after(first=1)), ShakyClaims()
+    async with service.client(claims=store) as client:
+        assert (await deliver(client)).outcome == UNKNOWN
+        await settle(store, await claimed(store), ACCEPTED)
+        assert (await deliver(client)).already_accepted == 1
+    assert service.users() == {"user-1": 1}
 
 
 @virtual
@@ -90,6 +100,6 @@ async def test_a_send_settled_before_its_release_stays_settled():
         await asyncio.sleep(0.5)
         sends = await claimed(store)
         await sending
-        assert await release(store, sends) == sends != []
+        assert await settle(store, sends) == sends != []
         assert (await deliver(client)).already_accepted == 1
     assert service.users() == {"user-1": 1}

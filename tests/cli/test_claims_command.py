@@ -112,10 +112,14 @@ def test_what_another_program_has_stored_is_no_claim(command, address):
     assert result == (0, "", f"{key_of(7)}: what is stored there is no claim of this version\n")
 
 
-def test_keys_are_released_and_unclaimed_keys_are_named(command, address):
+@pytest.mark.parametrize(
+    ("option", "verb", "state"), [("", "released", "PENDING"), ("--accepted", "settled", "ACCEPTED")]
+)
+def test_keys_are_released_and_unclaimed_keys_are_named(command, address, option, verb, state):
     keys = (key_of(0), key_of(0), key_of(9))
-    result = command("claims release --yes --claims", address, *keys)
-    assert result == (1, "released 1 user of 1 send\n", f"{key_of(9)}: nothing is claimed\n")
+    result = command(f"claims release --yes {option} --claims", address, *keys)
+    assert result == (1, f"{verb} 1 user of 1 send\n", f"{key_of(9)}: nothing is claimed\n")
+    assert f"\n{state}" in command("claims show", key_of(0), "--claims", address).out
     assert command("claims release --yes --claims", address, key_of(1)).code == 0
 
 

@@ -341,23 +341,24 @@ async def test_without_a_home_there_is_no_profile(capsys, monkeypatch):
     assert "--profile" not in capsys.readouterr().out
 
 
-def test_the_first_emulator_has_the_profile_until_it_ends_however_that_is(command, start):
-    send = "send ann --title Hello --profile emulator"
-    first, lines = start()
-    assert lines[2].startswith("# In another terminal: ")
-    second, others = start("")
-    assert "--profile" not in "".join(others)
-    second.kill()
-    assert command(send).out == "accepted: 1 user\n"
-    assert json.loads(command("config --profile emulator --json").out)["base_url"]["value"] == lines[0].split()[3]
-    first.kill()
-    first.wait(60)
-    assert "no emulator runs" in command(send).err
-    third, _ = start()
-    assert command(send).code == 0
-    third.terminate()
-    third.wait(60)
-    assert "no emulator runs" in command(send).err
+def test_the_profile_is_that_of_the_emulator_that_has_run_longest(command, start):
+    def url():
+        return json.loads(command("config --profile emulator --json").out)["base_url"]["value"]
+
+    emulators = [start(), start(""), start("")]
+    assert ["--profile" in "".join(lines) for _, lines in emulators] == [True, False, False]
+    emulators[1][0].kill()
+    for process, lines in (emulators[0], emulators[2]):
+        assert url() == lines[0].split()[3]
+        assert command("send ann --title Hello --profile emulator").out == "accepted: 1 user\n"
+        process.kill()
+        process.wait(60)
+    assert "no emulator runs" in command("send ann --title Hello --profile emulator").err
+    last, lines = start()
+    assert url() == lines[0].split()[3]
+    last.terminate()
+    last.wait(60)
+    assert "no emulator runs" in command("config --profile emulator").err
 
 
 def test_the_emulator_runs_as_a_process(start):

@@ -21,7 +21,7 @@ from pushsdk.claims import SERVERS, ClaimStore, _operators, store_at
 from pushsdk.claims._operators import ClaimedSend
 from pushsdk.claims.store import PAGE, Claim
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
-from pushsdk.cli.options import Json, JsonLines, Yes
+from pushsdk.cli.options import Flag, Json, JsonLines, Yes
 from pushsdk.cli.output import print_figures
 from pushsdk.cli.terminal import ask, duration, print_json, say, warn
 
@@ -33,9 +33,19 @@ _MEANINGS = {
     UserState.CLAIMED: "in flight, or its process died",
     UserState.PENDING: "not sent: the next delivery sends",
 }
+_RELEASED = (
+    UserState.PENDING,
+    "Release",
+    "Users who were pushed before may get the push a second time, with the next delivery.",
+)
+_SETTLED = (
+    UserState.ACCEPTED,
+    "Settle",
+    "The next delivery succeeds without a push, and users who were not pushed before never get it.",
+)
 _IN_DOUBT = (
-    "nearly all jobs in doubt had been pushed: look at one with pushsdk claims show, and release it only if a second "
-    "push is better than none; see: pushsdk docs idempotency"
+    "nearly all jobs in doubt had been pushed: look at one with pushsdk claims show. If the push arrived, run pushsdk "
+    "claims release --accepted; without --accepted, the next delivery pushes again; see: pushsdk docs idempotency"
 )
 Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
 Keys = Annotated[Sequence[str], Parameter(negative=(), help="Select the job of this idempotency key. Repeatable.")]
@@ -128,21 +138,26 @@ def _show(digest: str, claim: Claim, *, json: bool = False) -> None:
     )
 
 
-def release(*jobs: Jobs, key: Keys = (), store: StoreOptions, older_than: OlderThan = None, yes: Yes = False) -> int:
+def release(
+    *jobs: Jobs,
+    key: Keys = (),
+    store: StoreOptions,
+    older_than: OlderThan = None,
+    accepted: Annotated[Flag, Parameter(help="Settle the users as accepted: the next delivery skips them.")] = False,
+    yes: Yes = False,
+) -> int:
     names = _names(jobs, key)
     sends = _chosen(names, older_than, store)
     users = _users_of(sends)
+    state, verb, risk = _SETTLED if accepted else _RELEASED
     if sends and not yes:
-        ask(
-            f"Release {words.count(users)} of {words.count(len(sends), 'send')}? Users who were pushed before may "
-            "get the push a second time, with the next delivery.",
-            declined="nothing was changed",
-        )
-    changed = with_store(store.open, lambda opened: _operators.release(opened, sends))
+        chosen = f"{words.count(users)} of {words.count(len(sends), 'send')}"
+        ask(f"{verb} {chosen}? {risk}", declined="nothing was changed")
+    changed = with_store(store.open, lambda opened: _operators.settle(opened, sends, state))
     if changed:
         warn(f"{words.count(len(changed), 'send')} changed meanwhile and stayed claimed: list the claims again")
     users -= _users_of(changed)
-    say(f"released {words.count(users)} of {words.count(len(sends) - len(changed), 'send')}")
+    say(f"{verb.lower()}d {words.count(users)} of {words.count(len(sends) - len(changed), 'send')}")
     return Exit.INCOMPLETE if changed or len(sends) < len(names) else Exit.DONE
 
 

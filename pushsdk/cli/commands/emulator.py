@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from cyclopts import App, Parameter
@@ -24,7 +25,7 @@ from pushsdk.cli.exit import CommandError, Exit, usage_error
 from pushsdk.cli.files import decoded
 from pushsdk.cli.interrupt import not_ignored, signal_handlers
 from pushsdk.cli.options import Flag
-from pushsdk.cli.settings import EMULATOR, emulator_file
+from pushsdk.cli.settings import EMULATOR, emulator_file, running_emulator
 from pushsdk.cli.terminal import say, warn
 from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError
 from pushsdk.emulator.campaigns.segment import segment_available
@@ -204,15 +205,15 @@ async def _running(service: Emulator) -> AsyncIterator[Emulator]:
 
 @contextmanager
 def kept_profile(service: Emulator) -> Iterator[bool]:
-    """Keep a profile for commands while the service runs. Yields False if there is none: another emulator has it."""
-    release, file = None, emulator_file()
+    """Keep a profile for commands while the service runs. Yields False if they take another emulator's, or none."""
+    release, earlier, file = None, running_emulator(), emulator_file(urlsplit(service.url).port)
     with suppress(OSError):
         if file is not None:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             release = lock(file)
             file.write_text(f"[profiles.{EMULATOR}]\nbase_url = '{service.base_url}'\napi_key = '{service.api_key}'\n")
     try:
-        yield release is not None
+        yield release is not None and earlier is None
     finally:
         if release is not None:
             release()

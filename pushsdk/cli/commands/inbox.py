@@ -14,10 +14,9 @@ from cyclopts import Parameter
 
 from pushsdk._core.address import is_loopback
 from pushsdk._core.words import count
-from pushsdk._io.files import is_locked
 from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.options import JsonLines
-from pushsdk.cli.settings import EMULATOR, emulator_file, find, resolve
+from pushsdk.cli.settings import EMULATOR, find, resolve, running_emulator
 from pushsdk.cli.terminal import print_json, say
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.control.views import RequestPage
@@ -57,11 +56,11 @@ def reset() -> int:
 
 def _settings() -> Mapping[str, Any]:
     """Return the settings if their base_url is on this machine, or if no emulator runs; else those of the emulator."""
-    named, file = find({}).get("base_url"), emulator_file()
+    named = find({}).get("base_url")
     is_here = False
     with suppress(ValueError):  # resolve refuses a URL that can't be split
         is_here = named is not None and is_loopback(urlsplit(str(named.value)).hostname or "")
-    return resolve({"profile": EMULATOR} if file and is_locked(file) and not is_here else {})
+    return resolve({"profile": EMULATOR} if running_emulator() and not is_here else {})
 
 
 @contextmanager
