@@ -21,7 +21,7 @@ from pushsdk._core.user_states import UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.work import Work
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
-from pushsdk.claims.store import Claim, ClaimStore, ObjectStoreError, Put
+from pushsdk.claims.store import ClaimStore, ObjectStoreError, Put, Stored
 
 logger = logging.getLogger("pushsdk")
 # The first retry is immediate: a connection may have gone stale during the push.
@@ -193,7 +193,7 @@ class ClaimLog:
             self._drop_excess()
         return error
 
-    async def _put(self, puts: list[Put]) -> list[Claim | None]:
+    async def _put(self, puts: list[Put]) -> Stored:
         async with asyncio.timeout(self._store.timeout):
             results = await self._store.put(puts, self._store.claim_ttl) if puts else []
         if len(results) != len(puts):

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from itertools import islice
 
-from pushsdk.claims.store import WEEK, Claim, ClaimStore, Put
+from pushsdk.claims.store import WEEK, Claim, ClaimStore, Put, Stored
 
 
 class MemoryClaims(ClaimStore):
@@ -26,10 +26,10 @@ class MemoryClaims(ClaimStore):
     def __repr__(self) -> str:
         return f"MemoryClaims(claims={len(self._claims)})"
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
         # The loop's clock, so that claims expire on virtual time too.
         now = asyncio.get_running_loop().time()
-        answers = list[Claim | None]()
+        answers = Stored()
         with self._lock:
             for put in puts:
                 stored = self._find(put.key, now)
@@ -44,7 +44,7 @@ class MemoryClaims(ClaimStore):
                     del self._claims[key]
         return answers
 
-    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+    async def get(self, keys: Sequence[str]) -> Stored:
         now = asyncio.get_running_loop().time()
         with self._lock:
             return [self._find(key, now) for key in keys]

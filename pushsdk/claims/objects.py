@@ -16,7 +16,7 @@ from pushsdk._core.kinds import must_be
 from pushsdk._core.secret import Secret, sealed
 from pushsdk._io.forks import ProcessGuard
 from pushsdk.claims._blocking import StoreThreads
-from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, ObjectStoreError, Put
+from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, ObjectStoreError, Put, Stored
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, S3Store
@@ -84,11 +84,11 @@ class ObjectClaims(ClaimStore):
     def __repr__(self) -> str:
         return f"ObjectClaims({self._objects!r})"
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
         await self._ready()
         return await self._threads.map(lambda put: self._put(put, ttl), puts)
 
-    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+    async def get(self, keys: Sequence[str]) -> Stored:
         await self._ready()
         return [claim for claim, _ in await self._threads.map(self._read, keys)]
 

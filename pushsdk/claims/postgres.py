@@ -12,7 +12,7 @@ import msgspec
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import Rule, check, must_be
 from pushsdk._core.secret import Secret, sealed
-from pushsdk.claims.store import CLOSED, PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
+from pushsdk.claims.store import CLOSED, PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put, Stored
 
 TABLE = re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?")
 TableName = Annotated[
@@ -86,7 +86,7 @@ class PostgresClaims(ClaimStore):
         check("table", table, TableName)
         return _SCHEMA.format(table=table, index=table.rpartition(".")[2] + "_expires")
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
         stored = dict[str, Claim]()
         # All processes lock rows in the same order, which rules out deadlocks.
         pending = {put.key: put for put in sorted(puts, key=lambda put: put.key)}
@@ -108,7 +108,7 @@ class PostgresClaims(ClaimStore):
         expected = msgspec.json.encode({put.key: put.expected for put in puts if put.expected}).decode()
         return [row["key"] for row in await self._fetch(_PUT, *columns, expected, ttl)]
 
-    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+    async def get(self, keys: Sequence[str]) -> Stored:
         stored = await self._find(keys)
         return [stored.get(key) for key in keys]
 

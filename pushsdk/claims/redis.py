@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import NonEmpty, check, must_be
 from pushsdk._core.secret import Secret, sealed
-from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put
+from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put, Stored
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -60,7 +60,7 @@ class RedisClaims(ClaimStore):
     def __repr__(self) -> str:
         return f"RedisClaims(prefix={self._prefix!r})"
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
         self._loop.check()
         async with self._asking:
             if not self._has_asked:
@@ -92,7 +92,7 @@ class RedisClaims(ClaimStore):
                 logger.warning(risk)
             self._has_asked = True
 
-    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+    async def get(self, keys: Sequence[str]) -> Stored:
         self._loop.check()
         return [_claim(value) for value in await self._redis.mget([self._prefix + key for key in keys])]
 

@@ -11,7 +11,7 @@ from pushsdk._io.file_names import AnyPath, check_path
 from pushsdk._io.files import folder_objection
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
 from pushsdk.claims._blocking import StoreThreads
-from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
+from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put, Stored
 
 # IF NOT EXISTS: several processes may create the table at the same time.
 FORMAT = FileFormat(
@@ -51,10 +51,10 @@ class SqliteClaims(ClaimStore):
     def __repr__(self) -> str:
         return f"SqliteClaims({str(self._path)!r})"
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
         return await self._thread.run(self._put, puts, ttl)
 
-    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+    async def get(self, keys: Sequence[str]) -> Stored:
         return await self._thread.run(lambda: [_find(self._opened(), key, time.time()) for key in keys])
 
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
@@ -93,8 +93,8 @@ class SqliteClaims(ClaimStore):
         if self._db is not None:
             self._db.close()
 
-    def _put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
-        answers = list[Claim | None]()
+    def _put(self, puts: Sequence[Put], ttl: float) -> Stored:
+        answers = Stored()
         with self._opened() as db:  # commits, or rolls back after an error
             db.execute("BEGIN IMMEDIATE")
             now = time.time()

@@ -37,6 +37,10 @@ class Claim(Guarded, msgspec.Struct, frozen=True, gc=False):
     record: bytes
 
 
+Stored = list[Claim | None]
+"""The stored claim for each key, None if there is none."""
+
+
 class Put(Guarded, msgspec.Struct, frozen=True, gc=False):
     """A conditional write: store ``claim`` unless ``key`` has a claim whose token is neither equal nor ``expected``."""
 

@@ -16,7 +16,7 @@ from pushsdk._core.kinds import check
 from pushsdk._io.file_names import AnyPath, check_path
 from pushsdk._io.files import objection, write_new
 from pushsdk.claims._blocking import StoreThreads
-from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put
+from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put, Stored
 
 # The file that marks a claim directory, and its content: the format version.
 MARKER, FORMAT = "pushsdk-claims", b"pushsdk claims 1\n"
@@ -57,10 +57,10 @@ class DirectoryClaims(ClaimStore):
     def __repr__(self) -> str:
         return f"DirectoryClaims({self._path!r})"
 
-    async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
+    async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
         return await self._threads.map(lambda put: self._put(put, ttl), puts)
 
-    async def get(self, keys: Sequence[str]) -> list[Claim | None]:
+    async def get(self, keys: Sequence[str]) -> Stored:
         return await self._threads.map(lambda key: self._find(key)[1], keys)
 
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
