@@ -1,7 +1,6 @@
 """A client and its claim store across a fork: the child gets an error, and neither process hangs."""
 
 import json
-import textwrap
 
 import pytest
 from support.claim_stores import place_of
@@ -43,40 +42,32 @@ STORES = {
     "redis": "pushsdk.claims.RedisClaims",
     "postgres": "pushsdk.claims.PostgresClaims",
 }
-
-
 REFUSED = "the claim store was used before a fork: make one in each process\n1 0\n"
+OBJECTS = "pushsdk.claims.ObjectClaims"
+NONE_LEFT = "the claim store was used before a fork, which object stores don't survive: fork first\n1 0\n"
 
 
 @pytest.mark.parametrize(
-    ("kind", "used", "result"), [*((kind, "used", REFUSED) for kind in STORES), ("redis", "unused", "0\n0 1\n")]
-)
-def test_a_used_store_is_refused_after_a_fork_and_an_unused_store_works(kind, used, result, request, monkeypatch):
-    place = json.dumps(place_of(kind, request), default=str)
-    with served(monkeypatch) as service:
-        completed = run_program(textwrap.dedent(PROGRAM), STORES[kind], place, used)
-    assert completed == (0, result, "")
-    assert service.users() == {"u": 2}
-
-
-def test_a_client_that_owns_its_store_opens_another_one_in_the_child(redis_url, monkeypatch):
-    with served(monkeypatch) as service:
-        completed = run_program(textwrap.dedent(PROGRAM), "", json.dumps(redis_url), "used")
-    assert completed == (0, "0\n1 1\n", "")
-    assert service.users() == {"u": 2}
-
-
-@pytest.mark.parametrize(
-    ("store", "used", "result"),
+    ("kind", "store", "used", "result"),
     [
-        (store, "used", "the claim store was used before a fork, which object stores don't survive: fork first\n1 0\n")
-        for store in ("pushsdk.claims.ObjectClaims", "")
-    ]
-    + [("pushsdk.claims.ObjectClaims", "unused", "0\n0 1\n")],
+        *((kind, store, "used", REFUSED) for kind, store in STORES.items()),
+        ("redis", STORES["redis"], "unused", "0\n0 1\n"),
+        # A client that made its store makes another one in the child.
+        ("redis", "", "used", "0\n1 1\n"),
+        # No object store is used after a fork if one was used before.
+        ("objects", OBJECTS, "used", NONE_LEFT),
+        ("objects", "", "used", NONE_LEFT),
+        ("objects", OBJECTS, "unused", "0\n0 1\n"),
+    ],
 )
-def test_no_object_store_is_used_after_a_fork_if_one_was_used_before(store, used, result, objects_url, monkeypatch):
-    claims = {"server": objects_url} if store else objects_url
+def test_a_used_store_is_refused_after_a_fork_and_an_unused_store_works(
+    kind, store, used, result, request, monkeypatch
+):
+    url = kind == "objects" or not store
+    claims = request.getfixturevalue(f"{kind}_url") if url else place_of(kind, request)
+    if store and url:
+        claims = {"server": claims}
     with served(monkeypatch) as service:
-        completed = run_program(textwrap.dedent(PROGRAM), store, json.dumps(claims), used)
+        completed = run_program(PROGRAM, store, json.dumps(claims, default=str), used)
     assert completed == (0, result, "")
     assert service.users() == {"u": 2}

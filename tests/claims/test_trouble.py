@@ -61,6 +61,24 @@ async def test_nothing_is_sent_if_the_claim_fails_and_the_next_delivery_sends(fa
     assert service.users() == {"user-1": 1}
 
 
+@virtual
+async def test_calls_to_a_silent_store_fail_with_the_pending_write():
+    hangs = ShakyClaims(add=["hangs"] * 999, swap=["hangs"] * 999)
+    async with delivering(claims=hangs) as (service, claims, client):
+        started = now()
+        first = [asyncio.create_task(deliver(client, f"user-{n}", idempotency_key=f"job-{n}")) for n in range(100)]
+        await asyncio.sleep(2.0)
+        results = await asyncio.gather(
+            *first, *(deliver(client, f"eve-{n}", idempotency_key=f"eve-{n}") for n in range(3))
+        )
+        assert now() - started == pytest.approx(5.0, abs=0.01)
+        assert {str(result) for result in results} == {"not sent: the claim store failed (TimeoutError)"}
+        assert claims.ops.count("add") == 1, "the others were never put"
+        await client.aclose(drain=10.0)
+        assert now() - started < 30.0
+    assert service.requests == []
+
+
 class Terse(ShakyClaims):
     """A store with too few answers."""
 

@@ -12,8 +12,6 @@ from support.kill_child import KEY
 from support.kill_drivers import IN_FLIGHT, ArrowPlan, Jobs, Run
 from support.kill_service import ROUGH, STEADY, KillService
 
-pytestmark = pytest.mark.skipif("not hasattr(__import__('os'), 'fork')", reason="its processes are forked")
-
 
 def killer(life, last, delay):
     """Kill shortly after request number ``last`` has arrived."""
@@ -30,7 +28,7 @@ async def survive(driver, nursery, service, *, kills):
     dice, killed, totals = random.Random(kills), 0, {}
     for number, jobs in enumerate(driver.lives(kills)):
         assert number < kills + 20, "it does not come to an end"
-        lives = [await nursery.start({**job, "base_url": service.base_url}) for job in jobs]
+        lives = [await nursery.start(job, service) for job in jobs]
         if killed < kills:
             last = service.seen + dice.randint(1, driver.requests(kills - killed))
             service.when_seen = killer(lives[0], last, dice.random() * 0.006)
@@ -61,7 +59,7 @@ async def test_a_run_survives_its_kills(users, chunk, options, nursery, request)
     faults, kills = (STEADY if "on_unknown" in options else ROUGH), 3 if users == 10_000 else 10
     driver = Run(request.getfixturevalue("tmp_path") / "run", users, chunk * users // 500_000, **options)
     culprits = frozenset() if "on_unknown" in options else frozenset({7, users // 2})
-    async with KillService(users, seed=kills, faults=faults, culprits=culprits) as service:
+    async with KillService(users, faults=faults, culprits=culprits) as service:
         totals = await survive(driver, nursery, service, kills=kills)
         assert service.most_in_hand <= IN_FLIGHT
     assert "on_unknown" not in options or totals["ACCEPTED"] == users, "sent again until everybody has it"
@@ -73,7 +71,7 @@ LONG = [pytest.param(*case, marks=pytest.mark.long) for case in (("directory", 3
 @pytest.mark.parametrize(("kind", "kills"), [("sqlite", 3), ("redis", 3), ("objects", 3), *LONG])
 async def test_jobs_of_killed_workers_are_accounted_for(kind, kills, nursery, request):
     jobs = max(400, 30 * kills)
-    async with KillService(jobs, seed=1, faults=ROUGH) as service:
+    async with KillService(jobs, faults=ROUGH) as service:
         driver = Jobs(kind, place_of(kind, request), jobs, 3)
         totals = await survive(driver, nursery, service, kills=kills)
     assert totals["ACCEPTED"] > jobs / 2
@@ -89,7 +87,7 @@ async def test_jobs_of_killed_workers_are_accounted_for(kind, kills, nursery, re
 )
 async def test_an_arrow_plan_of_killed_processes_is_accounted_for(kind, personal, nursery, request):
     users, chunk = (600, 1) if personal else (3_000, 20)
-    async with KillService(users, seed=1, faults=ROUGH) as service:
+    async with KillService(users, faults=ROUGH) as service:
         driver = ArrowPlan(kind, place_of(kind, request), users, chunk, personal=personal)
         totals = await survive(driver, nursery, service, kills=3)
     assert totals["ACCEPTED"] > users / 2

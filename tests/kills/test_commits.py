@@ -10,8 +10,6 @@ from support.kill_service import CALM, ROUGH, KillService
 
 from pushsdk import RunFileError, read_report
 
-pytestmark = pytest.mark.skipif("not hasattr(__import__('os'), 'fork')", reason="its processes are forked")
-
 # The system kills the process in the write that exceeds a file size.
 KILLED = -signal.SIGXFSZ
 # Sizes at which the planner is killed: the first ones are within the creation of the file, the last within the plan.
@@ -24,15 +22,14 @@ SIZES = [
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_killed_planner_sends_nothing_and_plans_again(size, nursery, tmp_path):
     driver = Run(path := tmp_path / "run", 3_000, 50)
-    async with KillService(3_000, seed=1, faults=CALM) as service:
-        job = {**driver.job, "base_url": service.base_url}
-        end = await (await nursery.start({**job, "file_size": size, "deadly": True})).end()
+    async with KillService(3_000, faults=CALM) as service:
+        end = await (await nursery.start(driver.job, service, file_size=size, deadly=True)).end()
         assert end == (KILLED, None)
         with pytest.raises(RunFileError):
             read_report(path)
-        end = await (await nursery.start({**job, "do": "resume"})).end()
+        end = await (await nursery.start(driver.job, service, do="resume")).end()
         assert (end.told["error"] in ("RunFileError", "RunPlanError"), service.seen) == (True, 0)
-        life = await nursery.start(job)
+        life = await nursery.start(driver.job, service)
         await life.end()
         await service.quiet()
         assert driver.check([life], service, doubt=0)["ACCEPTED"] == 3_000
@@ -42,14 +39,13 @@ async def test_a_killed_planner_sends_nothing_and_plans_again(size, nursery, tmp
 async def test_a_run_survives_kills_in_the_middle_of_a_commit(nursery, tmp_path):
     driver, dice, kills = Run(path := tmp_path / "run", 6_000, 10), random.Random(5), 0
     driver.may_be_complete = True
-    async with KillService(6_000, seed=5, faults=ROUGH, latency=0.002) as service:
+    async with KillService(6_000, faults=ROUGH, latency=0.002) as service:
         for number, (job,) in enumerate(driver.lives(0)):
             assert number < 60, "it does not come to an end"
             # The log exceeds this size in the middle of a commit. The plan is not to be interrupted.
             size = path.stat().st_size + dice.randint(1, 4 * 4096) if number else 1_000_000
             limit = {} if number else {"limit": 10}
-            end = {"file_size": size, "deadly": True, **limit}
-            life = await nursery.start({**job, **end, "base_url": service.base_url})
+            life = await nursery.start(job, service, file_size=size, deadly=True, **limit)
             kills += (await life.end()).status == KILLED
             await service.quiet()
             if number:

@@ -1,13 +1,12 @@
 """kill -9 at a chosen moment: nobody is in doubt before the claim of a request, and nobody but its users after it."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from support.claim_stores import SHARED, place_of
 from support.kill_drivers import ArrowPlan, Jobs, Run
 from support.kill_service import CALM, KillService
-
-pytestmark = pytest.mark.skipif("not hasattr(__import__('os'), 'fork')", reason="its processes are forked")
 
 USERS, CHUNK = 60, 10
 
@@ -28,8 +27,8 @@ EACH = pytest.mark.parametrize("driver", ["run", "plan", "sqlite"], indirect=Tru
 
 async def is_completed(driver, nursery, service, *, doubt):
     """Have another process go on, and return whether all but the users in doubt are accepted."""
-    job = {**driver.job, "base_url": service.base_url}
-    life = await nursery.start({**job, "do": "resume"} if "run" in job and await driver.in_doubt() is not None else job)
+    again = {"do": "resume"} if "run" in driver.job and await driver.in_doubt() is not None else {}
+    life = await nursery.start(driver.job, service, **again)
     assert (await life.end()).status == 0
     await service.quiet()
     totals = driver.check([life], service, doubt=doubt)
@@ -43,9 +42,9 @@ async def is_completed(driver, nursery, service, *, doubt):
     ids=["asked for the key", "connecting", "claiming"],
 )
 async def test_users_are_sent_to_after_a_kill_before_their_claim(place, driver, nursery):
-    async with KillService(USERS, seed=1, faults=CALM) as service:
+    async with KillService(USERS, faults=CALM) as service:
         dies_at = driver.claims_at if place == "the claim" else place
-        life = await nursery.start({**driver.job, "base_url": service.base_url, "dies_at": dies_at})
+        life = await nursery.start(driver.job, service, dies_at=dies_at)
         assert (await life.end()).killed
         assert service.seen == 0
         assert await is_completed(driver, nursery, service, doubt=0)
@@ -59,10 +58,10 @@ async def until_nobody_is_in_doubt(driver):
 
 @EACH
 async def test_users_are_sent_to_after_a_kill_during_a_pause(driver, nursery):
-    async with KillService(USERS, seed=1, faults={"429, in a minute": 1}) as service:
+    async with KillService(USERS, faults={"429, in a minute": 1}) as service:
         arrived = asyncio.Event()
         service.when_seen = lambda requests: arrived.set()
-        life = await nursery.start({**driver.job, "base_url": service.base_url})
+        life = await nursery.start(driver.job, service)
         await arrived.wait()
         await until_nobody_is_in_doubt(driver)
         life.kill()
@@ -81,8 +80,8 @@ async def test_nobody_is_claimed_during_a_handshake(driver, nursery):
         writer.close()
 
     async with await asyncio.start_server(connect, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        life = await nursery.start({**driver.job, "base_url": f"https://127.0.0.1:{port}", "in_flight": 2})
+        address = SimpleNamespace(base_url=f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        life = await nursery.start(driver.job, address, in_flight=2)
         for _ in range(2):
             await connected.acquire()
         life.kill()
@@ -94,8 +93,8 @@ async def test_nobody_is_claimed_during_a_handshake(driver, nursery):
 @pytest.mark.parametrize("pushed", [0, 1], ids=["before the first byte", "before the settlement"])
 async def test_claimed_users_are_in_doubt_and_are_not_sent_to_again(pushed, driver, nursery):
     place = driver.settles_at if pushed else "pushsdk._io.fast_post.HttpConnection.write"
-    async with KillService(USERS, seed=1, faults=CALM) as service:
-        life = await nursery.start({**driver.job, "base_url": service.base_url, "dies_at": place, "in_flight": 1})
+    async with KillService(USERS, faults=CALM) as service:
+        life = await nursery.start(driver.job, service, dies_at=place, in_flight=1)
         assert (await life.end()).killed
         await service.quiet()
         assert service.seen == pushed

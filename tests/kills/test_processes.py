@@ -59,12 +59,12 @@ LONG = [
 @pytest.mark.parametrize(("users", "children", "parents", "words"), [(400, 3, 1, EACH), *LONG])
 async def test_a_broadcast_by_processes_survives_their_kills(users, children, parents, words, nursery, tmp_path):
     driver = Processes(tmp_path, users, *words)
-    async with KillService(users, seed=users, faults=ROUGH) as service:
+    async with KillService(users, faults=ROUGH) as service:
         step = users // driver.chunk // (children + parents) // 2
         killer = Killer(random.Random(users), service, children, parents, step)
         for number, (job,) in enumerate(driver.lives(0)):
             assert number < 200, "it does not come to an end"
-            life = await nursery.start({**job, "base_url": service.base_url})
+            life = await nursery.start(job, service)
             killer.watch(life)
             await life.end()
             await service.quiet()

@@ -49,7 +49,7 @@ async def test_logs_and_errors_of_a_failing_run_name_no_user_no_text_and_no_key(
     caplog.set_level(logging.DEBUG)
     path, outputs, users = tmp_path / "run", [], 3_000
     message = {"title": {"en": "Secret spring"}}
-    async with KillService(users, seed=6, faults=ROUGH, culprits=frozenset({7, 1500})) as service:
+    async with KillService(users, faults=ROUGH, culprits=frozenset({7, 1500})) as service:
         client = AsyncPushClient(
             service.base_url,
             KEY,

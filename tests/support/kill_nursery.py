@@ -80,7 +80,7 @@ class Nursery:
         for life in self._lives:
             life.kill()
 
-    async def start(self, job):
+    async def start(self, job, service, **more):
         self._lives = [life for life in self._lives if not life.ended]
-        self._lives.append(life := ProcessLife(job))
+        self._lives.append(life := ProcessLife({**job, "base_url": service.base_url, **more}))
         return life

@@ -68,7 +68,7 @@ def number_of(name):
 class KillService(WireServer):
     """``async with KillService(users, ...) as service``: listens on loopback, and keeps the books."""
 
-    def __init__(self, users, *, seed, faults, culprits=frozenset(), latency=0.006):
+    def __init__(self, users, *, faults, culprits=frozenset(), latency=0.006):
         super().__init__(lambda moment, _: self._meet if moment == "request" else None)
         #: How often each user was pushed to.
         self.pushes = array("H", bytes(2 * users))
@@ -85,7 +85,7 @@ class KillService(WireServer):
         self._culprits = culprits
         self._latency = latency
         self.behave(faults)
-        self._draw = random.Random(seed)
+        self._draw = random.Random(users)
         self._in_hand = 0
         # Unique to this service: clients of an earlier test may still send to a reused port.
         self._place = f"/{next(_numbers)}"

@@ -1,17 +1,10 @@
-"""The embedded service in a thread, a client for it, and a check that no client thread is left."""
+"""A client for the embedded service, and a check that no client thread is left."""
 
 import threading
 
 import pytest
-from support.service_thread import served
 
 from pushsdk import PushClient
-
-
-@pytest.fixture
-def service(monkeypatch):
-    with served(monkeypatch) as service:
-        yield service
 
 
 @pytest.fixture
