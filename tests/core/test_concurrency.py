@@ -24,16 +24,12 @@ def with_outliers(seconds):
     return lambda draw, users: seconds * (10 if draw.random() < 0.01 else 1)
 
 
-def run(make, *, until, cpu=0.0, **options):
+def run(service, *changes, until, **options):
+    """Return a client of this service at the end, which is changed at these times."""
     simulation = Simulation()
-    client = BusyClient(simulation, make(simulation), cpu=cpu, **options)
-    simulation.run(until)
-    return client
-
-
-def throttled(service, *, until, latency=0.05):
-    simulation = Simulation()
-    client = BusyClient(simulation, Throttled(simulation, service, latency))
+    client = BusyClient(simulation, service, **options)
+    for when, name, value in changes:
+        simulation.at(when, setattr, service, name, value)
     simulation.run(until)
     return client
 
@@ -43,7 +39,7 @@ def throttled(service, *, until, latency=0.05):
 
 @pytest.mark.parametrize(("latency", "tick"), [(0.0003, 0.001), (0.001, 0.0), (0.02, 0.0), (0.2, 0.0)])
 def test_a_client_whose_own_speed_is_the_bound_reaches_it_with_little_more_in_flight_than_the_wire_needs(latency, tick):
-    client = run(lambda simulation: Pool(simulation, PLENTY, about(latency)), until=12, cpu=1 / 4000, tick=tick)
+    client = run(Pool(PLENTY, about(latency)), until=12, cpu=1 / 4000, tick=tick)
     assert client.rate(6, 12) > 0.9 * 4000
     assert client.in_flight(6, 12) <= 1.5 * 4000 * latency + 16
 
@@ -59,7 +55,7 @@ def test_a_client_whose_own_speed_is_the_bound_reaches_it_with_little_more_in_fl
     ],
 )
 def test_the_workers_of_a_service_are_busy_and_few_requests_queue(workers, seconds, share, most):
-    client = run(lambda simulation: Pool(simulation, workers, seconds), until=30)
+    client = run(Pool(workers, seconds), until=30)
     assert client.rate(5, 30) > share * workers / 0.05
     assert client.in_flight(5, 30) < most * workers
 
@@ -86,12 +82,7 @@ def test_refused_connections_beside_accepted_requests_lower_the_limit():
 
 
 def test_a_service_that_loses_its_workers_and_has_them_again_is_followed():
-    simulation = Simulation()
-    pool = Pool(simulation, 100, about(0.05))
-    client = BusyClient(simulation, pool)
-    for when, workers in ((15.0, 10), (40.0, 100)):
-        simulation.at(when, setattr, pool, "workers", workers)
-    simulation.run(60)
+    client = run(Pool(100, about(0.05)), (15.0, "workers", 10), (40.0, "workers", 100), until=60)
     assert client.rate(5, 15) > 0.9 * 2000
     assert client.rate(15, 40) > 0.85 * 200
     assert client.in_flight(20, 40) < 2.5 * 10
@@ -99,17 +90,13 @@ def test_a_service_that_loses_its_workers_and_has_them_again_is_followed():
 
 
 def test_a_service_without_a_queue_that_becomes_three_times_slower_gets_as_many_requests_within_3_s():
-    simulation = Simulation()
-    pool = Pool(simulation, PLENTY, about(0.05))
-    client = BusyClient(simulation, pool, cpu=1 / 2000)
-    simulation.at(10.0, setattr, pool, "seconds", about(0.15))
-    simulation.run(20)
+    client = run(Pool(PLENTY, about(0.05)), (10.0, "seconds", about(0.15)), until=20, cpu=1 / 2000)
     assert client.rate(13, 20) > 0.9 * 2000
 
 
 def test_an_application_that_blocks_the_loop_does_not_look_like_a_slow_service():
     simulation = Simulation()
-    client = BusyClient(simulation, Pool(simulation, PLENTY, about(0.02)), cpu=1 / 5000)
+    client = BusyClient(simulation, Pool(PLENTY, about(0.02)), cpu=1 / 5000)
     simulation.at(0.2, client.block, 0.2, 0.05)
     simulation.run(12)
     assert client.rate(5, 12) > 0.8 * 5000 * 0.75
@@ -117,7 +104,7 @@ def test_an_application_that_blocks_the_loop_does_not_look_like_a_slow_service()
 
 def test_five_clients_share_a_service():
     simulation = Simulation()
-    pool = Pool(simulation, 50, about(0.05))
+    pool = Pool(50, about(0.05))
     clients = [BusyClient(simulation, pool, begin=number / 2) for number in range(5)]
     simulation.run(60)
     shares = [client.rate(30, 60) for client in clients]
@@ -128,13 +115,10 @@ def test_five_clients_share_a_service():
 
 @pytest.mark.parametrize("swap", [False, True], ids=["mixed", "in turn"])
 def test_requests_of_1_and_of_1000_users_do_not_confuse_it(swap):
-    simulation = Simulation()
+    def users(simulation):
+        return 1000 if (int(simulation.now) % 6 >= 3 if swap else simulation.random.random() < 0.5) else 1
 
-    def users(draw):
-        return 1000 if (int(simulation.now) % 6 >= 3 if swap else draw.random() < 0.5) else 1
-
-    client = BusyClient(simulation, Pool(simulation, 16, about(0.01, per_user=0.0001)), users=users)
-    simulation.run(36)
+    client = run(Pool(16, about(0.01, per_user=0.0001)), until=36, users=users)
     small, large = 0.0101, 0.11
     best = (16 / small + 16 / large) / 2 if swap else 16 / ((small + large) / 2)
     assert client.rate(12, 36) > 0.85 * best
@@ -155,7 +139,7 @@ def test_a_service_drawn_at_random_is_used_by_a_client_that_nobody_tuned(seed):
     draw = random.Random(seed)
     workers, latency = round(10 ** draw.uniform(0, 2)), 10 ** draw.uniform(-2.5, -0.7)
     seconds, stray = lognormal(latency, draw.uniform(0, 1)), draw.choice([0.0, draw.uniform(0, 0.04)])
-    client = run(lambda simulation: Pool(simulation, workers, seconds, stray=stray), until=20, cpu=1 / 2000)
+    client = run(Pool(workers, seconds, stray=stray), until=20, cpu=1 / 2000)
     assert client.rate(0, 20) > 0.7 * min(2000, workers / latency)
     assert client.in_flight(10, 20) < 3 * min(2000 * latency, workers) + 16
 
@@ -166,7 +150,7 @@ def test_a_service_drawn_at_random_is_used_by_a_client_that_nobody_tuned(seed):
 @pytest.mark.parametrize(("workers", "stray", "share"), [(32, 0.005, 0.95), (32, 0.04, 0.92), (PLENTY, 0.04, 0.92)])
 def test_stray_refusals_from_the_first_request_on_cost_little(workers, stray, share):
     def accepted(stray):
-        client = run(lambda simulation: Pool(simulation, workers, about(0.05), stray=stray), until=20, cpu=1 / 2000)
+        client = run(Pool(workers, about(0.05), stray=stray), until=20, cpu=1 / 2000)
         return client.rate(0, 20)
 
     assert accepted(stray) > share * accepted(0.0)
@@ -185,7 +169,7 @@ def test_stray_refusals_from_the_first_request_on_cost_little(workers, stray, sh
     ],
 )
 def test_a_rate_far_below_one_slot_is_found_by_pacing(limit, make, latency):
-    client = throttled(make(), until=160, latency=latency)
+    client = run(Throttled(make(), latency), until=160)
     # A Retry-After in whole seconds costs up to a second per refusal, in which a small bucket overflows.
     assert 0.65 * limit < client.rate(40, 160) < 1.05 * limit
     # Twelve refusals prove a limit, however low it is.
@@ -197,7 +181,7 @@ QUICK_OR_SLOW = pytest.mark.parametrize(("retry_after", "latency"), [(None, 0.2)
 
 @QUICK_OR_SLOW
 def test_a_quota_that_drops_to_a_tenth_is_found_within_30_s(retry_after, latency):
-    client = throttled(Bucket(lambda now: 200 if now < 120 else 20, 40, retry_after), until=300, latency=latency)
+    client = run(Throttled(Bucket(lambda now: 200 if now < 120 else 20, 40, retry_after), latency), until=300)
     assert client.rate(30, 120) > 0.85 * 200
     assert client.refused(150, 300) < 0.1
     assert 0.85 * 20 < client.rate(150, 300) < 1.05 * 20
@@ -205,7 +189,7 @@ def test_a_quota_that_drops_to_a_tenth_is_found_within_30_s(retry_after, latency
 
 @QUICK_OR_SLOW
 def test_a_rate_that_is_raised_tenfold_is_used_after_a_minute(retry_after, latency):
-    client = throttled(Bucket(lambda now: 20 if now < 60 else 200, 40, retry_after), until=200, latency=latency)
+    client = run(Throttled(Bucket(lambda now: 20 if now < 60 else 200, 40, retry_after), latency), until=200)
     assert client.rate(130, 200) > 0.6 * 200
     assert client.refused(60, 200) < 0.06
 
@@ -213,7 +197,7 @@ def test_a_rate_that_is_raised_tenfold_is_used_after_a_minute(retry_after, laten
 @QUICK_OR_SLOW
 def test_in_an_outage_about_one_request_a_second_is_tried_and_30_s_after_it_all_is_as_before(retry_after, latency):
     service = Outage(Bucket(200, 200, retry_after), 60, 360, retry_after)
-    client = throttled(service, until=430, latency=latency)
+    client = run(Throttled(service, latency), until=430)
     tried = [when for when, _ in client.answers if 120 <= when < 360]
     assert client.rate(30, 60) > 0.85 * 200
     assert 0.4 <= len(tried) / 240 <= 1.5

@@ -41,44 +41,44 @@ def about(seconds, per_user=0.0):
 class Pool:
     """A service with workers and a queue. ``stray``: it refuses this share."""
 
-    def __init__(self, simulation, workers, seconds, *, stray=0.0):
-        self._simulation, self.workers, self.seconds = simulation, workers, seconds
+    def __init__(self, workers, seconds, *, stray=0.0):
+        self.workers, self.seconds = workers, seconds
         self._stray, self._busy = stray, 0
         self._queue = deque()
 
-    def take(self, users, answer):
-        if self._simulation.random.random() < self._stray:
-            self._simulation.at(self._simulation.now + 0.001, answer, Reply(429, 0.0))
+    def take(self, simulation, users, answer):
+        if simulation.random.random() < self._stray:
+            simulation.at(simulation.now + 0.001, answer, Reply(429, 0.0))
             return
         self._queue.append((users, answer))
-        self._work()
+        self._work(simulation)
 
-    def _work(self):
-        simulation = self._simulation
+    def _work(self, simulation):
         while self._queue and self._busy < self.workers:
             users, answer = self._queue.popleft()
             self._busy += 1
-            simulation.at(simulation.now + self.seconds(simulation.random, users), self._finish, answer)
+            seconds = self.seconds(simulation.random, users)
+            simulation.at(simulation.now + seconds, self._finish, simulation, answer)
 
-    def _finish(self, answer):
+    def _finish(self, simulation, answer):
         self._busy -= 1
-        self._work()
+        self._work(simulation)
         answer(Reply())
 
 
 class Throttled:
     """A service that decides half way if it throttles."""
 
-    def __init__(self, simulation, service, latency):
-        self._simulation, self._service, self._latency = simulation, service, latency
+    def __init__(self, service, latency):
+        self._service, self._latency = service, latency
 
-    def take(self, users, answer):
-        self._simulation.at(self._simulation.now + self._latency / 2, self._decide, answer)
+    def take(self, simulation, users, answer):
+        simulation.at(simulation.now + self._latency / 2, self._decide, simulation, answer)
 
-    def _decide(self, answer):
-        accepted, retry_after = self._service.take(self._simulation.now)
+    def _decide(self, simulation, answer):
+        accepted, retry_after = self._service.take(simulation.now)
         reply = Reply() if accepted else Reply(429, retry_after)
-        self._simulation.at(self._simulation.now + self._latency / 2, answer, reply)
+        simulation.at(simulation.now + self._latency / 2, answer, reply)
 
 
 class BusyClient:
@@ -89,7 +89,7 @@ class BusyClient:
 
     def __init__(
         self, simulation, service, *, cpu = 0.0, cap = 4096, begin = 0.0,
-        users = lambda draw: 1, tick = 0.0,
+        users = lambda simulation: 1, tick = 0.0,
     ):  # fmt: skip
         self._simulation, self._service, self._cpu, self._users = simulation, service, cpu, users
         self._tick = tick
@@ -114,7 +114,7 @@ class BusyClient:
             self.load.append((now, limit.in_flight))
             if limit.gap:
                 self._next_start = max(self._next_start, now - 0.01 - limit.gap * (limit.limit - 1)) + limit.gap
-            self._simulation.at(self._work(), self._send, self._users(self._simulation.random), now)
+            self._simulation.at(self._work(), self._send, self._users(self._simulation), now)
 
     def block(self, every, seconds):
         """Block the client's core, as an application does that computes in its event loop."""
@@ -132,7 +132,7 @@ class BusyClient:
         def receive(reply):
             self._simulation.at(self._work(), self._end, began, reply)
 
-        self._service.take(users, receive)
+        self._service.take(self._simulation, users, receive)
 
     def _end(self, began, reply):
         now, accepted = self._simulation.now, reply.status == 204
