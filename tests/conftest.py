@@ -107,17 +107,6 @@ def quiet():
     logger.disabled = False
 
 
-@pytest.fixture(scope="module")
-def nursery():
-    """Start processes that tests kill."""
-    if not hasattr(os, "fork"):
-        pytest.skip("its processes are forked")
-    from support.kill_nursery import Nursery  # which loads much
-
-    with Nursery() as nursery:
-        yield nursery
-
-
 @pytest.fixture(scope="session")
 def redis_url():
     with redis_server(durable=True) as server:
