@@ -58,7 +58,7 @@ def test_the_imports_for_type_checkers_are_the_real_ones(package):
     imported = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module != "pushsdk._core.words":
-            module = importlib.import_module(str(node.module))
+            module = importlib.import_module(node.module)
             of_star = vars(module).keys() & {*package.__all__}
             names = of_star if node.names[0].name == "*" else {name.name for name in node.names}
             imported |= dict.fromkeys(names, module)
@@ -131,8 +131,16 @@ print(len(public) > 20, "Outcome" in vars(pushsdk))
         ("from pushsdk import MobilePush, PushError, RetryPolicy, lint", {"aiohttp", "asyncio", "tenacity"}),
         (
             "from pushsdk import AsyncPushClient",
-            {"tenacity", "pushsdk._runs.api", "pushsdk._sqlite", "pushsdk.claims.sqlite"},
+            {
+                "tenacity",
+                "pushsdk._runs.api",
+                "pushsdk._sqlite",
+                "pushsdk.claims.sqlite",
+                "pushsdk.otel",
+                "opentelemetry",
+            },
         ),
+        ("import pushsdk.arrow", {"pyspark", "ray", "dask", "pandas"}),
     ],
 )
 def test_an_import_brings_no_more_than_it_needs(statement, absent):
@@ -151,7 +159,7 @@ def test_every_public_name_is_documented():
 
 def hover_texts(module):
     """The docstrings below the fields of each class of a module, which editors show."""
-    tree = ast.parse(Path(str(importlib.import_module(module).__file__)).read_text())
+    tree = ast.parse(Path(importlib.import_module(module).__file__).read_text())
     return {
         kind.name: {
             ast.unparse(field.target): ast.literal_eval(text.value)

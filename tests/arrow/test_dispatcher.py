@@ -17,7 +17,6 @@ from pushsdk import (
     Limits,
     StopPolicy,
     Timeout,
-    ValidationError,
 )
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import Share
@@ -47,14 +46,7 @@ class Fetched:
 class DispatcherRun:
     """One dispatcher, and what it handed out."""
 
-    def __init__(
-        self,
-        client,
-        claims,
-        *,
-        personal=None,
-        stop_policy=None,
-    ):
+    def __init__(self, client, claims, *, personal=None, stop_policy=None):
         engine = client._lifetime.enter()
         self.box = Fetched()
         self.recipe = ChunkEncoder(
@@ -70,13 +62,14 @@ class DispatcherRun:
             outcomes=self.box,
         )
 
-    async def send(self, users=10, *, size=10, every=0.0):
-        """Send a whole plan, one chunk every so many seconds; return the number of users of each outcome."""
-        batches = plan(users, size=size, personal=self.recipe.personal is not None)
-        return await self.send_chunks(self.recipe.chunks(batches), every)
+    async def send(self, users=10, *, size=10):
+        """Send a whole plan; return the number of users of each outcome."""
 
-    async def send_chunks(self, chunks, every):
-        async with aclosing(self._fed(chunks, every)) as fed:
+        async def chunks():
+            for chunk in self.recipe.chunks(plan(users, size=size, personal=self.recipe.personal is not None)):
+                yield chunk
+
+        async with aclosing(chunks()) as fed:
             await self.dispatcher.run(fed)
         return Counter(row.outcome for row in self.rows().values())
 
@@ -86,28 +79,12 @@ class DispatcherRun:
     def stop(self):
         self.dispatcher.stop("asked", "it was asked to stop")
 
-    async def _fed(self, chunks, interval):
-        for chunk in chunks:
-            if interval:
-                await asyncio.sleep(interval)
-            yield chunk
 
-
-async def send(
-    service,
-    claims=None,
-    users=10,
-    *,
-    size=10,
-    every=0.0,
-    personal=None,
-    stop_policy=None,
-    **options,
-):
+async def send(service, claims=None, users=10, *, size=10, personal=None, stop_policy=None, **options):
     """Send a plan with a client of its own."""
     async with client_of(service, **options) as client:
         run = DispatcherRun(client, claims or MemoryClaims(), personal=personal, stop_policy=stop_policy)
-        return await run.send(users, size=size, every=every)
+        return await run.send(users, size=size)
 
 
 async def cancel_after(seconds, running):
@@ -128,17 +105,6 @@ def once(users):
 
 
 # -- other processes --------------------------------------------------------------------------------------------------
-
-
-@virtual
-async def test_no_user_is_claimed_while_a_chunk_waits():
-    service, claims = FakeService(answer(503, {"Retry-After": "5"})), ShakyClaims()
-    running = start(send(service, claims))
-    await asyncio.sleep(3.0)
-    assert claims.states() == [[UserState.PENDING] * 10]
-    assert await running == {"ACCEPTED": 10}
-    assert claims.ops == ["get", "add", "swap", "swap", "swap"]
-    assert claims.states() == [[UserState.ACCEPTED] * 10]
 
 
 @virtual
@@ -188,18 +154,6 @@ async def test_users_settled_by_another_process_are_left_out_of_a_request():
         assert await DispatcherRun(client, Raced()).send() == {"ACCEPTED": 10}
         assert client.stats().accepted == 9
     assert service.sent == [tuple(user(number) for number in range(1, 10))]
-
-
-@virtual
-async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_is_sent():
-    service = FakeService(then=lambda _: answer(after=1.0))
-    async with client_of(service) as client:
-        run = DispatcherRun(client, MemoryClaims())
-        chunks = [*run.recipe.chunks(plan(10)), *run.recipe.chunks(plan(5, size=5))]
-        with pytest.raises(ValidationError, match=r"^chunk chunk-0: it was claimed in this run for another payload"):
-            await run.send_chunks(chunks, 0.5)
-    assert {row.outcome for row in run.rows().values()} == {"ACCEPTED"}
-    assert len(service.sent) == 1
 
 
 # -- claims that expire or fail ---------------------------------------------------------------------------------------
@@ -310,20 +264,6 @@ async def test_after_a_stop_recorded_outcomes_are_still_reported():
             await run.send()
     assert len(service.sent) == 1
     assert set(claims.ops) == {"get"}
-
-
-@virtual
-async def test_stopped_while_the_store_was_asked_nothing_is_sent_and_the_claim_is_given_back():
-    class SlowWithdrawal(ShakyClaims):
-        async def put(self, puts, ttl):
-            if "add" in self.ops and not puts[0].expected:
-                await asyncio.sleep(2.0)
-            return await super().put(puts, ttl)
-
-    service, claims = FakeService(answer(401, after=1.0)), SlowWithdrawal()
-    assert await send(service, claims, 20, every=0.5) == {"NOT_SENT": 20}
-    assert len(service.sent) == 1
-    assert claims.states() == [[UserState.PENDING] * 10] * 2
 
 
 @virtual

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from support.claim_puts import WEEK, key_of
+from support.claim_puts import WEEK, key_of, put
 from support.servers import postgres_server, redis_server
 
 from pushsdk import MobilePush, PushClient
@@ -20,23 +20,20 @@ from pushsdk.claims import Claim, ObjectClaims, PostgresClaims, Put, RedisClaims
 HOUR = 3600.0
 
 
-def claimed_record(age):
-    """Return the record of a send to two users, one accepted and one claimed, of this age in seconds."""
+def fill(store, *ages):
+    """Store sends to two users, one accepted and one claimed, of these ages in seconds."""
     states = UserStates(2)
     states.set(0, 1, UserStatus(UserState.ACCEPTED, 204))
     states.set(1, 2, UserStatus(UserState.CLAIMED))
-    return ClaimRecord(fingerprint="f" * 64, claimed_at=time.time() - age, users=msgspec.Raw(states.to_json()))
 
+    async def filled():
+        async with store:
+            for number, age in enumerate(ages):
+                users = msgspec.Raw(states.to_json())
+                record = ClaimRecord(fingerprint="f" * 64, claimed_at=time.time() - age, users=users)
+                await put(store, Claim(key_of(number)[:32], record.encode()), key=key_of(number))
 
-async def stored(store, records):
-    """Store these records by their keys."""
-    async with store:
-        await store.put([Put(key, Claim(key[:32], record.encode())) for key, record in records.items()], WEEK)
-
-
-def fill(store, *ages):
-    """Store sends to two users, one accepted and one claimed, of these ages in seconds."""
-    asyncio.run(stored(store, {key_of(number): claimed_record(age) for number, age in enumerate(ages)}))
+    asyncio.run(filled())
 
 
 @pytest.fixture
@@ -105,7 +102,7 @@ def test_a_claim_is_shown_by_the_key_of_its_job_by_its_hash_or_by_the_first_digi
 def test_what_another_program_has_stored_is_no_claim(command, address):
     async def store():
         async with SqliteClaims(address.removeprefix("sqlite:")) as claims:
-            await claims.put([Put(key_of(7), Claim(key_of(7)[:32], b"garbage"))], WEEK)
+            await put(claims, Claim(key_of(7)[:32], b"garbage"), key=key_of(7))
 
     asyncio.run(store())
     result = command("claims show", key_of(7), "--claims", address)
@@ -126,12 +123,12 @@ def test_keys_are_released_and_unclaimed_keys_are_named(command, address, option
 def test_a_claim_that_changes_during_the_question_stays(command, address, monkeypatch):
     real = SqliteClaims.put
 
-    async def put(store, puts, ttl):
+    async def put_late(store, puts, ttl):
         other = Put(puts[0].key, Claim("e" * 32, b"{}"), puts[0].expected)
         await real(store, [other], WEEK)
         return await real(store, puts, ttl)
 
-    monkeypatch.setattr(SqliteClaims, "put", put)
+    monkeypatch.setattr(SqliteClaims, "put", put_late)
     result = command("claims release --older-than 1h --yes --claims", address)
     assert result.code == 1
     assert result.out == "released 1 user of 1 send\n"

@@ -171,7 +171,7 @@ def test_a_task_tells_why_it_could_not_send(service, tmp_path):
     def told(token, port):
         return [row["trouble"] for batch in trouble(str(token), "127.0.0.1", port, [None]) for row in batch.to_pylist()]
 
-    port = urlsplit(service.base_url).port or 0
+    port = urlsplit(service.base_url).port
     assert told(tmp_path, port) == [None]
     assert told(tmp_path, 1) == ["no executor can connect to 127.0.0.1:1 (Connection refused)"]
     for each in (port, 1):

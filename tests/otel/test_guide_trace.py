@@ -12,7 +12,7 @@ SECTION = page("logging-and-tracing").section("OpenTelemetry")
 
 def block(language):
     (blocks,) = re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
-    return str(blocks)
+    return blocks
 
 
 def test_the_trace_is_that_of_the_example(telemetry, service, monkeypatch):

@@ -22,15 +22,6 @@ def client_of(service):
     return service.serve(AsyncPushClient("https://push.example/api", "secret-key"))
 
 
-def test_opentelemetry_is_not_imported_without_instrument():
-    code = (
-        "import sys; from pushsdk import AsyncPushClient; AsyncPushClient('http://localhost', 'k'); print(*sys.modules)"
-    )
-    loaded = run_program(code)
-    assert loaded.code == 0
-    assert not [name for name in loaded.out.split() if "otel" in name or "opentelemetry" in name]
-
-
 def test_without_the_extra_the_error_says_what_to_install():
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"

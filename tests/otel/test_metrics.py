@@ -139,7 +139,6 @@ async def test_the_rate_is_shown_while_one_applies(telemetry, fixed, first):
         assert value(telemetry, "pushsdk.rate") == first
         await asyncio.gather(*(client.send("a", titled(number)) for number in range(40)), return_exceptions=True)
         throttled = value(telemetry, "pushsdk.rate")
-        assert throttled is not None
         assert throttled == fixed or throttled > 0
         assert value(telemetry, "pushsdk.requests.limit") == client.stats().limit
 

@@ -55,7 +55,6 @@ class ProcessLife:
         await asyncio.to_thread(self._hear)
         await asyncio.to_thread(self._process.join)
         self.ended = True
-        assert self._process.exitcode is not None
         return End(self._process.exitcode, self.said[-1] if self.said else None)
 
     def _hear(self):

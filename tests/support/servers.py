@@ -50,7 +50,6 @@ class Server:
     def stop(self):
         """Kill the server as a crash would. May be called again."""
         if self._process is not None:
-            assert self._process.stdin is not None
             self._process.stdin.close()
             self._process.wait(HANGS)
             self._process = None

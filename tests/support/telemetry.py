@@ -50,7 +50,7 @@ class Telemetry:
     @property
     def attempts(self):
         """The attributes of each attempt."""
-        return [dict(span.attributes or {}) for span in self.spans if span.name == "POST"]
+        return [dict(span.attributes) for span in self.spans if span.name == "POST"]
 
     def tree(self):
         return tree(self.spans)

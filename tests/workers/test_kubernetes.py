@@ -56,7 +56,6 @@ def test_the_grace_period_is_longer_than_the_shutdown():
         for pattern in (r'\[sleep, "(\d+)"\]', r"shutdown_timeout=([\d.]+)", r"drain=([\d.]+)", r"timeout=([\d.]+)")
     ]
     seconds = [float(part[1]) for part in parts if part]
-    assert grace
     assert int(grace[1]) > sum(seconds[:3])
     # A request ends before the shutdown gives it up.
     assert seconds[1] > seconds[3]
@@ -107,7 +106,6 @@ def job(name, folder, users=USERS):
     (folder / "users.csv").write_text("user_id\n" + "".join(f"user-{number}\n" for number in range(users)))
     (folder / "message.json").write_text(json.dumps({"title": {"en": "Spring sale"}, "iosEnabled": True}))
     (folder / "broadcast_job.py").write_text(MODULES["broadcast_job.py"])
-    assert BROADCAST
     return ["broadcast_job.py"] if name == "module" else ["-P", "-m", "pushsdk", *BROADCAST[1].split(", ")]
 
 
@@ -148,5 +146,4 @@ def test_a_broadcast_that_fails_is_not_restarted(name, faults, users, key, code,
     assert "Traceback" not in output
     assert users or "users.csv" in output
     codes = re.search(r"FailJob.*\n.*values: \[(.*)\]", page("kubernetes").text)
-    assert codes
     assert code == 0 or f"{code}" in codes[1].split(", ")
