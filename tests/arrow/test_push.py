@@ -81,14 +81,9 @@ def test_fields_become_custom_fields_over_those_of_all(push_env, sent):
     ],
 )
 def test_texts_and_lists_of_any_type_are_accepted(push_env, sent, text, make):
-    ids = [["ä", "b"], ["c"], ["d", "e", "f"]]
-    fields = [['{"name":"x"}'] * len(user) for user in ids]
-    columns = [
-        pa.array(["1", "2", "3"], pa.string()).cast(text),
-        *(pa.array(lists, make(pa.string())).cast(make(text)) for lists in (ids, fields)),
-    ]
-    batch = pa.RecordBatch.from_arrays(columns, ["chunk_id", "user_ids", "fields"])
+    (batch,) = plan(6, size=2, personal=True, name="ä{}")
+    batch = batch.cast(pa.schema([("chunk_id", text), ("user_ids", make(text)), ("fields", make(text))]))
     # Sliced, its columns begin in the middle of what they are made of.
     rows = reported(sent([batch.slice(1), batch.slice(0, 1)], personal="placeholders"))
-    assert rows == dict.fromkeys("äbcdef", ACCEPTED)
-    assert push_env.users() == dict.fromkeys("äbcdef", 1)
+    assert rows == {f"ä{number}": ACCEPTED for number in range(6)}
+    assert push_env.users() == dict.fromkeys(rows, 1)

@@ -23,13 +23,11 @@ from support.programs import run_python
 
 from pushsdk import (
     AsyncPushClient,
-    AuthenticationError,
     BroadcastReport,
     ConfigurationError,
     Outcome,
     PartialError,
     RunFileError,
-    ValidationError,
 )
 from pushsdk._runs.progress import Progress
 from pushsdk.cli import interrupt, output
@@ -209,11 +207,9 @@ def test_the_first_condition_that_applies_sets_the_exit_code(result, code):
 @pytest.mark.parametrize(
     ("kind", "outcome", "code"),
     [
-        (ValidationError, Outcome.NOT_SENT, Exit.USAGE),
         (RunFileError, Outcome.NOT_SENT, Exit.USAGE),
         (RunFileError, Outcome.UNKNOWN, Exit.UNKNOWN),
         (ConfigurationError, Outcome.NOT_SENT, Exit.CANNOT_RUN),
-        (AuthenticationError, Outcome.REJECTED, Exit.CANNOT_RUN),
         (PartialError, Outcome.UNKNOWN, Exit.UNKNOWN),
         (PartialError, Outcome.REJECTED, Exit.INCOMPLETE),
     ],
