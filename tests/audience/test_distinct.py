@@ -57,7 +57,8 @@ def test_whatever_the_memory_the_first_row_of_an_id_comes_out_and_none_of_an_exc
         out += [item for batch in distinct.finish() for item in batch]
     expected = {user: fields for user, fields in first.items() if user not in left_out}
     assert sorted(out) == sorted(expected.items() if whole else expected)
-    assert (distinct.excluded, distinct.duplicates) == (len(first) - len(expected), len(rows) - len(first))
+    assert distinct.excluded == len(first) - len(expected)
+    assert distinct.duplicates == len(rows) - len(first)
 
 
 def test_an_id_that_is_not_unicode_is_an_error_when_it_is_spilled():

@@ -90,7 +90,9 @@ async def test_a_run_without_excluded_users_reports_them(everyone, tmp_path, eac
             else:
                 report = await client.broadcast(left, MESSAGE, **run)
     assert sorted(service.users()) == ["00123", "a", "c"]
-    assert (report.planned, report.duplicates, report.excluded) == (3, 1, 2)
+    assert report.planned == 3
+    assert report.duplicates == 1
+    assert report.excluded == 2
     assert read_report(tmp_path / "a.run").excluded == 2
 
 

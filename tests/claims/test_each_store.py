@@ -45,7 +45,9 @@ MAKERS = [
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_claims_are_kept_for_a_week_by_default(make):
-    assert (make().claim_ttl, make().timeout, make(claim_ttl=60).claim_ttl) == (WEEK, 5.0, 60.0)
+    assert make().claim_ttl == WEEK
+    assert make().timeout == 5.0
+    assert make(claim_ttl=60).claim_ttl == 60.0
     for wrong in (59.9, 367 * 86400, float("nan"), "60"):
         with pytest.raises(ConfigurationError, match="claim_ttl"):
             make(claim_ttl=wrong)
@@ -180,7 +182,8 @@ async def test_a_missing_folder_is_a_claim_store_error(tmp_path, make):
     async with make(tmp_path / "no" / "c") as store, service.client(claims=store) as client:
         error = await deliver(client)
         await client.aclose(drain=0)
-    assert (type(error), service.requests) == (ClaimStoreError, [])
+    assert type(error) is ClaimStoreError
+    assert service.requests == []
     assert "No such file or directory" in str(error)
     assert str(error).endswith("; does its folder exist?)")
 
@@ -391,7 +394,8 @@ async def test_a_role_without_create_rights_uses_an_existing_table(postgres_url)
             await put(store, ONE)
         await admin.execute(PostgresClaims.schema("jobs.claims"))
         await admin.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON jobs.claims TO worker")
-        assert [await put(store, ONE), await put(store, TWO)] == [None, ONE]
+        assert await put(store, ONE) is None
+        assert await put(store, TWO) == ONE
     await admin.close()
 
 
@@ -419,7 +423,8 @@ async def test_a_claim_is_committed_durably(postgres_url, mode, expected):
                 FOR EACH ROW EXECUTE FUNCTION tell_{mode}()""")
         await store.put([Put(KEY, TWO, (ONE.token,)), Put(key_of(1), ONE)], WEEK)
         modes = [row["mode"] for row in await pool.fetch(f"SELECT mode FROM modes_{mode}")]
-        assert (modes, await pool.fetchval("SHOW synchronous_commit")) == ([expected] * 2, mode)
+        assert modes == [expected] * 2
+        assert await pool.fetchval("SHOW synchronous_commit") == mode
 
 
 # -- unavailable servers ----------------------------------------------------------------------------------------------

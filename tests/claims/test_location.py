@@ -43,7 +43,8 @@ def opened(monkeypatch):
 )
 def test_a_location_names_a_store(location, shown):
     store = store_at(location, claim_ttl=3600.0)
-    assert (repr(store), store.claim_ttl) == (shown, 3600.0)
+    assert repr(store) == shown
+    assert store.claim_ttl == 3600.0
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,8 @@ def test_a_client_uses_the_store_at_a_location(kind, request, monkeypatch, tmp_p
     message = MobilePush(title={"en": "Hello"})
     with served(monkeypatch) as service, PushClient(claims=location) as client:
         receipts = [client.send("user-1", message, idempotency_key=f"at {kind}") for _ in range(2)]
-    assert ([receipt.already_accepted for receipt in receipts], service.users()) == ([0, 1], {"user-1": 1})
+    assert [receipt.already_accepted for receipt in receipts] == [0, 1]
+    assert service.users() == {"user-1": 1}
 
 
 async def test_a_client_opens_its_store_at_the_first_use_shares_it_and_closes_it(tmp_path, opened):

@@ -50,9 +50,13 @@ async def test_a_redelivered_job_gets_a_receipt_and_pushes_no_user_again():
         assert claims.ops == ["add", "swap", "add"]
         for key in ("another", "Another", None, None):
             await client.send("user-3", HELLO, idempotency_key=key)
-    assert (first.users, first.duplicates, first.already_accepted, first.requests) == (2, 1, 0, 1)
+    assert first.users == 2
+    assert first.duplicates == 1
+    assert first.already_accepted == 0
+    assert first.requests == 1
     assert second == Receipt(users=2, duplicates=1, requests=0, attempts=(), already_accepted=2)
-    assert (second.outcome, second.status) == (Outcome.ACCEPTED, None)
+    assert second.outcome == Outcome.ACCEPTED
+    assert second.status is None
     assert service.users() == {"user-1": 1, "user-2": 1, "user-3": 4}
 
 
@@ -72,14 +76,19 @@ SETTLES = [
 async def test_only_acceptance_and_final_rejection_settle_a_job(answer, records, first, second):
     async with delivering(FakeService(answer), retry=ONCE) as (service, claims, client):
         error = await deliver(client)
-        assert (type(error), len(error.attempts), claims.states()) == (first, 1, records)
+        assert type(error) is first
+        assert len(error.attempts) == 1
+        assert claims.states() == records
         last = await deliver(client)
     if second is None:
         assert isinstance(last, Receipt)
-        assert (last.already_accepted, len(service.requests)) == (0, 2)
+        assert last.already_accepted == 0
+        assert len(service.requests) == 2
         return
     assert type(last) is second
-    assert (last.outcome, last.attempts, last.user_ids) == (error.outcome, (), ("user-1",))
+    assert last.outcome == error.outcome
+    assert last.attempts == ()
+    assert last.user_ids == ("user-1",)
     assert getattr(last, "status", None) == (400 if records == [[REJECTED]] else None)
     assert len(service.requests) == 1
     assert "this call sent nothing" in str(last)
@@ -110,7 +119,9 @@ async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(
         advance(2.0)
         for duplicate in (await deliver(client), await deliver(other)):
             assert type(duplicate) is OutcomeUnknownError
-            assert (duplicate.retryable, duplicate.retry_after, duplicate.user_ids) == (True, 18.0, ("user-1",))
+            assert duplicate.retryable is True
+            assert duplicate.retry_after == 18.0
+            assert duplicate.user_ids == ("user-1",)
             assert "claimed the users 2 s ago and may be in flight for 18 s more; this call sent nothing" in str(
                 duplicate
             )
@@ -131,7 +142,8 @@ async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(advan
         for seconds, retryable in ((10.0, True), (9.5, True), (1.0, False)):
             advance(seconds)
             error = await deliver(other)
-            assert (type(error), error.retryable) == (OutcomeUnknownError, retryable)
+            assert type(error) is OutcomeUnknownError
+            assert error.retryable == retryable
         assert f"pushsdk claims show {sha256(JOB.encode()).hexdigest()[:12]}," in str(error)
         # The outcome is known to be UNKNOWN before that time.
         assert type(await first) is OutcomeUnknownError
@@ -197,7 +209,8 @@ async def test_the_same_key_with_another_payload_is_an_error(users, title, field
         with pytest.raises(ValidationError, match=f"was used with {part}: nothing was sent; ") as excinfo:
             await client.send(users, {"title": {"en": title}}, custom_fields=fields, idempotency_key=JOB)
         assert JOB not in str(excinfo.value)
-    assert (len(service.requests), caplog.records) == (1, [])
+    assert len(service.requests) == 1
+    assert caplog.records == []
     assert claims.states() == [[ACCEPTED, ACCEPTED]]
 
 
@@ -209,7 +222,8 @@ async def test_a_key_is_any_text_that_is_not_empty_nor_too_long():
             assert type(error) is ValidationError
             assert "idempotency_key" in str(error)
             assert "éé" not in str(error)
-        assert (service.requests, claims.ops) == ([], [])
+        assert service.requests == []
+        assert claims.ops == []
         for key in ("é" * 256, "\n", "💌"):
             assert [(await deliver(client, idempotency_key=key)).already_accepted for _ in range(2)] == [0, 1]
     async with service.client() as client:
@@ -227,7 +241,8 @@ async def test_neither_users_nor_content_are_stored(caplog):
     stored = key + claim.token + claim.record.decode()
     for secret in ("user-1", "Hello", "Bonn", "the-secret", "job-42", "push.example"):
         assert secret not in stored + caplog.text
-    assert (len(key), len(claim.token)) == (64, 32)
+    assert len(key) == 64
+    assert len(claim.token) == 32
 
 
 # -- while the service is away ----------------------------------------------------------------------------------------
@@ -249,7 +264,8 @@ async def test_a_delivery_that_makes_no_claim_reports_the_record(answer, kind):
         assert type(await deliver(client)) is kind
     async with away.client(claims=claims, retry=ONCE) as client:
         result = await deliver(client)
-    assert (type(result), result.attempts) == (kind, ())
+    assert type(result) is kind
+    assert result.attempts == ()
     assert kind is not OutcomeUnknownError or f"pushsdk claims show {sha256(JOB.encode()).hexdigest()[:12]}," in str(
         result
     )
@@ -310,7 +326,9 @@ async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed():
     async with service.client(claims=claims, retry=RetryPolicy.at_least_once()) as client:
         error = await deliver(client)
         assert isinstance(error, OutcomeUnknownError)
-        assert (len(error.attempts), client.stats().unknown, client.stats().not_sent) == (1, 1, 0)
+        assert len(error.attempts) == 1
+        assert client.stats().unknown == 1
+        assert client.stats().not_sent == 0
     assert len(service.requests) == 1
 
 

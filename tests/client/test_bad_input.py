@@ -24,7 +24,9 @@ async def client():
         async with AsyncPushClient(server.base_url, "key", batching=Batching(max_users=10)) as client:
             yield client
             stats = client.stats()
-        assert (server.connections, stats.requests, stats.queued_users) == (0, 0, 0)
+        assert server.connections == 0
+        assert stats.requests == 0
+        assert stats.queued_users == 0
 
 
 async def some_ids():

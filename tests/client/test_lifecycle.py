@@ -35,7 +35,8 @@ async def test_a_closed_client_is_not_used_again(use):
             pass
         with pytest.raises(ClientClosedError, match="make a new client") as excinfo:
             await use(client)
-    assert (server.connections, excinfo.value.outcome) == (0, Outcome.NOT_SENT)
+    assert server.connections == 0
+    assert excinfo.value.outcome == Outcome.NOT_SENT
 
 
 async def test_a_client_that_was_never_opened_can_be_closed_twice_and_its_view_is_closed_with_it():

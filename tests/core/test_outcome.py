@@ -45,9 +45,13 @@ def judged(evidence, *, statuses=None, retry_on=RETRYABLE, key=None):
 )
 def test_a_status_is_read_by_the_table_and_the_policy_overrides_it(status, retry_after, settings, outcome, retryable):
     attempt = judged(answered(status, retry_after=retry_after), **settings)
-    assert (attempt.outcome, attempt.retryable, attempt.retry_after) == (outcome, retryable, retry_after)
-    assert (attempt.status, attempt.reason) == (status, f"HTTP {status}")
-    assert (attempt.started, attempt.seconds) == (7.0, 0.5)
+    assert attempt.outcome == outcome
+    assert attempt.retryable == retryable
+    assert attempt.retry_after == retry_after
+    assert attempt.status == status
+    assert attempt.reason == f"HTTP {status}"
+    assert attempt.started == 7.0
+    assert attempt.seconds == 0.5
 
 
 @given(st.integers(-10, 20_000), st.none() | st.floats(0, 1e6))
@@ -78,7 +82,8 @@ def test_every_status_has_one_reading(status, retry_after):
 def test_a_2xx_is_accepted_only_if_its_body_is_json_or_empty(kind, body, outcome):
     evidence = answered(200, headers={} if kind is None else {"Content-Type": kind}, body=body)
     attempt = judged(evidence)
-    assert (attempt.outcome, "is base_url right?" in attempt.reason) == (outcome, outcome is UNKNOWN)
+    assert attempt.outcome == outcome
+    assert ("is base_url right?" in attempt.reason) == (outcome is UNKNOWN)
     assert judged(evidence, statuses={200: ACCEPTED}).outcome is ACCEPTED
     assert judged(answered(204, headers=evidence.headers, body=body)).outcome is ACCEPTED
 
@@ -109,16 +114,20 @@ def test_a_response_that_arrived_before_the_request_answers_nothing(status):
     stray = evidence(touched=True, reused=True, status=status, failure=Failure.STALE)
     before = repr(stray)
     attempt = judged(stray)
-    assert (attempt.outcome, attempt.retryable, attempt.reason) == (NOT_SENT, True, str(Failure.STALE))
+    assert attempt.outcome == NOT_SENT
+    assert attempt.retryable is True
+    assert attempt.reason == str(Failure.STALE)
     assert repr(stray) == before
 
 
 def test_only_a_failure_before_the_first_byte_is_not_sent_and_of_a_mock_only_one_that_proves_it():
     for failure in Failure:
         started = judged(evidence(touched=True, started_writing=True, failure=failure))
-        assert (started.outcome, started.retryable) == (UNKNOWN, False)
+        assert started.outcome == UNKNOWN
+        assert started.retryable is False
         before = judged(evidence(touched=True, failure=failure))
-        assert (before.outcome, before.retryable) == (NOT_SENT, failure not in NEEDS_A_FIX)
+        assert before.outcome == NOT_SENT
+        assert before.retryable == (failure not in NEEDS_A_FIX)
         mocked = judged(evidence(failure=failure))
         assert mocked.outcome is (NOT_SENT if failure in PROVES_UNSENT else UNKNOWN)
     assert {Failure.TLS, Failure.CERTIFICATE} <= NEEDS_A_FIX <= PROVES_UNSENT | {Failure.SESSION}
@@ -157,5 +166,8 @@ def test_the_join_of_attempts_is_the_strongest(outcomes):
     strongest = max(outcomes, key=ORDER.index, default=NOT_SENT)
     assert join(outcomes) is strongest
     verdict = verdict_of(attempts, answered(429, retry_after=2.0))
-    assert (verdict.outcome, verdict.attempts, verdict.status) == (strongest, tuple(attempts), 429)
-    assert (verdict.retry_after, verdict.failure) == (2.0, None)
+    assert verdict.outcome == strongest
+    assert verdict.attempts == tuple(attempts)
+    assert verdict.status == 429
+    assert verdict.retry_after == 2.0
+    assert verdict.failure is None

@@ -34,7 +34,8 @@ def test_reprs_show_how_many_users_and_no_id(value, shown):
 
 
 def test_a_receipt_is_accepted_and_has_the_status_of_its_last_attempt():
-    assert (RECEIPT.outcome, RECEIPT.status) == (Outcome.ACCEPTED, 204)
+    assert RECEIPT.outcome == Outcome.ACCEPTED
+    assert RECEIPT.status == 204
     assert Receipt(users=1).status is None
 
 

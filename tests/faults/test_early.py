@@ -68,7 +68,9 @@ async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(early_bytes
             stats = client.stats()
         assert [read_from(wire) for wire in wires] == [b""]
     ledger.judge(server, ["user", "another"])
-    assert (ending.outcome, ending.tries, stats.stale_connections) == (Outcome.ACCEPTED, 1, 1)
+    assert ending.outcome == Outcome.ACCEPTED
+    assert ending.tries == 1
+    assert stats.stale_connections == 1
 
 
 async def refuse_to_read(wire):
@@ -96,7 +98,9 @@ async def check_unread(*, warm, answer, injected, tls):
         with pytest.raises(OutcomeUnknownError):
             await client.send("user", HUGE if tls else LARGE)
         await client.send("again", HELLO)
-    assert (server.connections, server.processed["user"], server.processed["again"]) == (2, 0, 1)
+    assert server.connections == 2
+    assert server.processed["user"] == 0
+    assert server.processed["again"] == 1
 
 
 @OWN_OR_INJECTED
@@ -178,7 +182,8 @@ def test_a_tls_connection_that_ends_right_after_the_handshake_carries_nothing(lo
         assert server.begun == 0
         if end is fin:
             # Replaced once: a service that does so again is left to the policy.
-            assert (server.connections, client.stats().stale_connections) == (2, 1)
+            assert server.connections == 2
+            assert client.stats().stale_connections == 1
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(main())
@@ -200,4 +205,5 @@ async def test_session_tickets_are_no_end(version, are_read, injected, monkeypat
     ):
         for _ in range(3):
             assert (await client.send("user", HELLO)).outcome is Outcome.ACCEPTED
-    assert (server.connections, client.stats().stale_connections) == (1, 0)
+    assert server.connections == 1
+    assert client.stats().stale_connections == 0

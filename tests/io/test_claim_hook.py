@@ -83,7 +83,8 @@ async def test_an_attempt_that_ends_during_the_claim_sends_nothing(server, trans
     if end == "cancelled":
         assert posting.cancelled()
     else:
-        assert (posting.result().failure, posting.result().started_writing) == (Failure.STALE, False)
+        assert posting.result().failure == Failure.STALE
+        assert posting.result().started_writing is False
     assert not await begun_requests(server)
     assert server.requests == []
 
@@ -94,5 +95,6 @@ async def test_a_mock_is_asked_only_after_the_claim_is_made(answer, failure):
         mock.post("https://push.example/v1/push", status=204)
         async with transport_to("https://push.example") as transport:
             evidence = await post(transport, claim=Claims.made(answer))
-    assert (evidence.failure, evidence.status) == (failure, 204 if answer else None)
+    assert evidence.failure == failure
+    assert evidence.status == (204 if answer else None)
     assert bool(mock.requests) is bool(answer)

@@ -52,7 +52,8 @@ async def test_on_event_runs_in_the_context_of_the_caller_also_if_that_had_to_wa
         seen.clear()
         await asyncio.gather(*map(send_as, NAMES))
     kinds = [[kind for kind, caller in seen if caller == name] for name in NAMES]
-    assert (kinds.count([AttemptEnded]), kinds.count([AttemptEnded, RetryScheduled, AttemptEnded])) == (2, 2)
+    assert kinds.count([AttemptEnded]) == 2
+    assert kinds.count([AttemptEnded, RetryScheduled, AttemptEnded]) == 2
 
 
 def old(loop, coro):
@@ -137,7 +138,9 @@ async def test_a_bug_in_the_queue_ends_its_batch_and_gives_back_its_place(owner,
                 ends = await asyncio.gather(*sends, return_exceptions=True)
             sent += [user for user, end in zip(texts, ends, strict=True) if not isinstance(end, OutcomeUnknownError)]
             stats = client.stats()
-            assert (stats.queued_users, stats.queued_bytes, stats.in_flight) == (0, 0, 0)
+            assert stats.queued_users == 0
+            assert stats.queued_bytes == 0
+            assert stats.in_flight == 0
     assert sorted(server.processed.elements()) == sorted(sent)
     assert linger or "a bug" in caplog.text
 
@@ -173,7 +176,11 @@ async def test_a_send_that_its_event_or_its_caller_cancels_and_an_answer_that_co
         late.cancel()
         stats = client.stats()
     assert sends[0].cancelled()
-    assert (stats.accepted, stats.unknown, stats.abandoned, stats.requests, stats.in_flight) == (2, 1, 2, 3, 0)
+    assert stats.accepted == 2
+    assert stats.unknown == 1
+    assert stats.abandoned == 2
+    assert stats.requests == 3
+    assert stats.in_flight == 0
     assert server.processed == {"warm": 1, "user": 1}
 
 

@@ -33,7 +33,8 @@ async def test_a_shared_request_runs_until_the_latest_deadline_and_calls_that_ex
         later = start(client.send("later", MESSAGE))
         before = now()
         error = await outcome_of(early)
-        assert (type(error), error.user_ids) == (OutcomeUnknownError, ("early", "bird"))
+        assert type(error) is OutcomeUnknownError
+        assert error.user_ids == ("early", "bird")
         assert before + 0.9 <= now() <= before + 0.9 + GRACE
         assert client.stats().in_flight == 1
         assert (await later).users == 1

@@ -82,7 +82,8 @@ async def test_it_is_the_same_on_the_wire_as_aiohttps_own_which_alone_makes_the_
     assert ours.head.splitlines()[0] == theirs.head.splitlines()[0] == b"POST /ext/api/v1/push HTTP/1.1"
     assert ours.headers == theirs.headers
     assert ours.headers["api-key"] == "s3cr3t"
-    assert (ours.body, server.connections) == (theirs.body, 1)
+    assert ours.body == theirs.body
+    assert server.connections == 1
 
 
 @pytest.fixture
@@ -155,7 +156,9 @@ async def test_what_only_says_that_an_answer_is_to_come_is_none():
     async with WireServer(script) as server, transport_to(server.base_url) as transport:
         evidence = await post(transport)
         await post(transport)
-    assert (evidence.status, evidence.body, evidence.headers["Retry-After"]) == (429, b"later", "7")
+    assert evidence.status == 429
+    assert evidence.body == b"later"
+    assert evidence.headers["Retry-After"] == "7"
     assert server.connections == 1
 
 
@@ -166,7 +169,8 @@ async def test_a_connection_that_is_still_being_written_is_not_reused(server, tr
         patch.setattr(SocketTransport, "get_write_buffer_size", lambda _: 1)
         assert (await post(transport)).status == 204
     assert (await post(transport)).reused is False
-    assert (len(server.requests), server.connections) == (2, 2)
+    assert len(server.requests) == 2
+    assert server.connections == 2
 
 
 @pytest.mark.parametrize("early_bytes", [b"220 hello\r\n", response(204)], ids=["garbage", "204"])
@@ -186,7 +190,9 @@ async def test_what_was_said_before_the_request_is_no_answer_to_it(early_bytes, 
         transport_to(server.base_url) as transport,
     ):
         evidence = await post(transport)
-    assert (evidence.status, evidence.started_writing, evidence.reused) == (None, False, False)
+    assert evidence.status is None
+    assert evidence.started_writing is False
+    assert evidence.reused is False
     assert server.begun == 0
 
 
@@ -194,8 +200,11 @@ async def test_what_was_said_before_the_request_is_no_answer_to_it(early_bytes, 
 async def test_a_secret_header_reads_as_stars_to_all_but_the_writer(serialize):
     value = header_text(KEY)
     assert serialize("POST / HTTP/1.1", CIMultiDict({"Api-Key": value})).endswith(b"\r\nApi-Key: s3cr3t\r\n\r\n")
-    assert (repr(value), value[:9], json.dumps([value])) == ("'***'", "***", '["***"]')
-    assert (value, hash(value)) == (header_text(KEY), hash(header_text(KEY)))
+    assert repr(value) == "'***'"
+    assert value[:9] == "***"
+    assert json.dumps([value]) == '["***"]'
+    assert value == header_text(KEY)
+    assert hash(value) == hash(header_text(KEY))
     assert value == "s3cr3t"  # in the mock of a session
     assert value not in (header_text(Secret.of("other")), "***", None)
     head = RequestHead("POST", URL("http://127.0.0.1/v1/push"), {"Api-Key": value})
@@ -303,7 +312,8 @@ async def test_idle_connections_are_kept_for_a_shorter_time_after_the_server_clo
         await post(transport, body)
         clock.time += idle
         evidence = await post(transport, body)
-        assert (evidence.status, evidence.reused) == (None, True)
+        assert evidence.status is None
+        assert evidence.reused is True
         assert await is_kept(transport, clock, seconds - 0.01, body)
         assert await is_kept(transport, clock, seconds + 0.01, body) is False
 
@@ -330,7 +340,8 @@ async def test_what_is_behind_a_204_answers_no_other_request(name, segments, pat
                 if "announced" in name:
                     await asyncio.sleep(0.01)
     assert statuses == [(204, True)] * 3
-    assert (server.connections, server.processed["u"]) == (3, 3)
+    assert server.connections == 3
+    assert server.processed["u"] == 3
 
 
 async def test_an_answer_that_comes_as_its_request_is_cancelled_answers_no_other():
@@ -345,4 +356,5 @@ async def test_an_answer_that_comes_as_its_request_is_cancelled_answers_no_other
         with pytest.raises(asyncio.CancelledError):
             await sending
         assert (await post(transport)).reused is False
-    assert (len(server.requests), server.connections) == (2, 2)
+    assert len(server.requests) == 2
+    assert server.connections == 2

@@ -45,7 +45,8 @@ def test_actions_are_called_in_the_child_while_their_owner_exists():
 
 def test_without_forks_there_is_nothing_to_register():
     result = run_program("import os; del os.register_at_fork; from pushsdk._io import forks; print(forks.in_child)")
-    assert (result.code, result.err) == (0, "")
+    assert result.code == 0
+    assert result.err == ""
 
 
 # A thread has changed more pages than it may keep in memory, and has not committed yet.
@@ -186,4 +187,5 @@ def test_a_child_that_ends_in_its_loop_leaves_the_connections_to_its_parent():
         server.start()
         result = run_program(LEAVING, f"http://127.0.0.1:{listener.getsockname()[1]}")
         server.join(60.0)
-    assert (result.code, result.out) == (0, "2 0\n")
+    assert result.code == 0
+    assert result.out == "2 0\n"

@@ -48,18 +48,24 @@ async def test_a_push_is_a_post_of_ids_message_and_custom_fields_and_a_mapping_g
     await client.send("u", later)
     [(method, url, headers, body), (*_, of_mapping)] = asked(service)
     [[call, _]] = service.requests.values()
-    assert (call.kwargs["allow_redirects"], call.kwargs["raise_for_status"]) == (False, False)
+    assert call.kwargs["allow_redirects"] is False
+    assert call.kwargs["raise_for_status"] is False
     timeout = call.kwargs["timeout"]
-    assert (timeout.total, timeout.sock_read, timeout.connect) == (None, None, 5.0)
+    assert timeout.total is None
+    assert timeout.sock_read is None
+    assert timeout.connect == 5.0
     assert timeout.ceil_threshold > 1e6
     assert headers["Accept-Encoding"] == "identity"
-    assert (method, url, receipt.status) == ("POST", PUSH, 204)
+    assert method == "POST"
+    assert url == PUSH
+    assert receipt.status == 204
     assert body == {
         "userIds": ["u", "v"],
         "message": {"type": "MOBILE_PUSH", "title": {"en": "Hi"}, "subtitle": {}, "badgeCount": 0},
         "customFields": {"n": None},
     }
-    assert (headers["Api-Key"], headers["Content-Type"]) == ("key", "application/json")
+    assert headers["Api-Key"] == "key"
+    assert headers["Content-Type"] == "application/json"
     assert of_mapping == {"userIds": ["u"], "message": later}
 
 

@@ -43,7 +43,9 @@ async def test_how_often_each_policy_tries(behavior, policy, message, attempts, 
     service = FakeService(then=behavior)
     async with client_of(service, retry=policy(), limits=Limits(in_flight=2)) as client:
         end = await outcome_of(client.send("a", message))
-    assert (len(service.requests), len(end.attempts), end.outcome) == (attempts, attempts, outcome)
+    assert len(service.requests) == attempts
+    assert len(end.attempts) == attempts
+    assert end.outcome == outcome
     assert len({request.body for request in service.requests}) == 1
 
 
@@ -80,7 +82,8 @@ async def test_a_failure_that_may_not_be_retried_does_not_enter_the_loop(behavio
         error = await outcome_of(client.send("a", MESSAGE))
     assert isinstance(error, PushError)
     assert ("budget" in str(error)) is ("retry_tokens" in options)
-    assert (len(service.requests), loops) == (1, [])
+    assert len(service.requests) == 1
+    assert loops == []
 
 
 @virtual

@@ -69,7 +69,9 @@ async def test_a_scope_ends_once_for_the_first_reason_and_two_of_one_tick_both_e
         with DeadlineScope(wheel, before + 1.0) as inner:
             await asyncio.sleep(10.0)
         await turns()
-    assert (closed.expired, inner.expired, outer.expired) == (Failure.CLOSED, Failure.DEADLINE, Failure.DEADLINE)
+    assert closed.expired == Failure.CLOSED
+    assert inner.expired == Failure.DEADLINE
+    assert outer.expired == Failure.DEADLINE
     assert asyncio.current_task().cancelling() == 0
     assert now() <= before + 1.005
     wheel.close()

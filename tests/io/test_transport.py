@@ -45,9 +45,13 @@ async def test_exchanges_of_any_size_are_written_down_and_their_connection_kept(
     large = BODY.ljust(6_000_000)
     async with rigged(tls=tls, injected=injected) as (server, transport):
         first, second, third = await post(transport), await post(transport), await post(transport, large)
-    assert (first.status, writing(first), first.failure, first.body) == (204, FIRST, None, None)
+    assert first.status == 204
+    assert writing(first) == FIRST
+    assert first.failure is None
+    assert first.body is None
     assert [(each.status, writing(each)) for each in (second, third)] == [(204, AGAIN)] * 2
-    assert (server.connections, server.processed) == (1, {"u": 3})
+    assert server.connections == 1
+    assert server.processed == {"u": 3}
     assert [(request.path, request.body) for request in server.requests[1:]] == [
         ("/ext/api/v1/push", BODY),
         ("/ext/api/v1/push", large),
@@ -98,13 +102,16 @@ async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch):
     async with transport_to("http://127.0.0.1:9", injected=True) as transport:
         monkeypatch.setattr(transport._session, "_request", post_)
         evidence = await post(transport)
-    assert (evidence.failure, evidence.reason) == (Failure.SESSION, "RuntimeError")
+    assert evidence.failure == Failure.SESSION
+    assert evidence.reason == "RuntimeError"
 
 
 async def test_an_unexpected_exception_is_a_failure():
     async with rigged() as (server, transport):
         evidence = await post(transport, key=Secret.of("a\r\nb"))
-    assert (evidence.failure, evidence.reason, server.begun) == (Failure.OTHER, "ValueError", 0)
+    assert evidence.failure == Failure.OTHER
+    assert evidence.reason == "ValueError"
+    assert server.begun == 0
     assert not evidence.started_writing
 
 
@@ -147,4 +154,5 @@ async def test_a_unix_socket_tells_only_of_bytes_that_it_has_not_taken(tmp_path,
     ended.set()
     service.close()
     await service.wait_closed()
-    assert (evidence.status, evidence.written) == (204, size == WHOLE_BODY_LIMIT)
+    assert evidence.status == 204
+    assert evidence.written == (size == WHOLE_BODY_LIMIT)

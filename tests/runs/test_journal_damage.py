@@ -222,5 +222,7 @@ def test_the_files_head_names_application_and_version(tmp_path, offset, value, w
 def test_a_run_of_the_form_before_is_opened(tmp_path):
     with_byte(tmp_path / "a.run", 63, runfile.OLDEST)
     journal = Journal.open(tmp_path / "a.run", write=True)
-    assert (journal.users, journal.header.not_after, runfile.OLDEST < runfile.FORMAT) == (5, None, True)
+    assert journal.users == 5
+    assert journal.header.not_after is None
+    assert runfile.OLDEST < runfile.FORMAT
     journal.close()

@@ -77,7 +77,8 @@ def test_a_failed_write_is_not_retried_and_changes_nothing(tmp_path, disk, state
     disk.fail(statement, error=name)
     with pytest.raises(RunFileError, match=words) as excinfo:
         record(journal, [CLAIM])
-    assert (excinfo.value.outcome, excinfo.value.path) == (Outcome.UNKNOWN, str(tmp_path / "a.run"))
+    assert excinfo.value.outcome == Outcome.UNKNOWN
+    assert excinfo.value.path == str(tmp_path / "a.run")
     # The disk works again, but nothing more is written.
     disk.fail(error=name)
     disk.executed.clear()
@@ -117,7 +118,8 @@ def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(tmp_path, disk, 
             use(journal)
         assert excinfo.value.outcome is Outcome.NOT_SENT
         assert "resume" not in str(excinfo.value)
-    assert (journal.chunks, journal.sealed) == (1, False)
+    assert journal.chunks == 1
+    assert journal.sealed is False
     journal.close()
     disk.fail(error="")
     make_run(tmp_path / "a.run").close()

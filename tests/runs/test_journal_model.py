@@ -84,7 +84,8 @@ class JournalMachine(RuleBasedStateMachine):
 
     def compare(self, journal):
         count = {outcome: sum(user.outcome is outcome for user in self.users) for outcome in Outcome}
-        assert (journal.outcomes(), journal.states.resent) == (count, sum(user.status.resent for user in self.users))
+        assert journal.outcomes() == count
+        assert journal.states.resent == sum(user.status.resent for user in self.users)
         assert list(journal.rows()) == [user.row for user in self.users]
         for outcome in Outcome:
             rows = [user.row for user in self.users if user.outcome is outcome]

@@ -78,7 +78,8 @@ def test_a_closed_client_is_not_used_again(service, used):
     for use in USES:
         with pytest.raises(ClientClosedError, match="make a new client") as excinfo:
             use(client)
-        assert (excinfo.value.outcome, excinfo.value.retryable) == (Outcome.NOT_SENT, False)
+        assert excinfo.value.outcome == Outcome.NOT_SENT
+        assert excinfo.value.retryable is False
     assert "closed=True" in repr(client)
     assert client.close().accepted == ()
 
@@ -101,7 +102,9 @@ def test_everything_is_sent_by_the_same_core(service, tmp_path):
         client.flush()
         stats = client.stats()
         assert [client.send("g", HELLO, idempotency_key="job").already_accepted for _ in range(2)] == [0, 1]
-    assert (stats.accepted, stats.campaigns, stats.in_flight) == (6, 1, 0)
+    assert stats.accepted == 6
+    assert stats.campaigns == 1
+    assert stats.in_flight == 0
     assert service.users() == dict.fromkeys("abcdefg", 1)
     assert claims.closed == 1
 
