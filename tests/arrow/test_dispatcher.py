@@ -17,6 +17,7 @@ from pushsdk import (
     Limits,
     StopPolicy,
     Timeout,
+    ValidationError,
 )
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import Share
@@ -69,7 +70,10 @@ class DispatcherRun:
             for chunk in self.recipe.chunks(plan(users, size=size, personal=self.recipe.personal is not None)):
                 yield chunk
 
-        async with aclosing(chunks()) as fed:
+        return await self.send_chunks(chunks())
+
+    async def send_chunks(self, chunks):
+        async with aclosing(chunks) as fed:
             await self.dispatcher.run(fed)
         return Counter(row.outcome for row in self.rows().values())
 
@@ -154,6 +158,24 @@ async def test_users_settled_by_another_process_are_left_out_of_a_request():
         assert await DispatcherRun(client, Raced()).send() == {"ACCEPTED": 10}
         assert client.stats().accepted == 9
     assert service.sent == [tuple(user(number) for number in range(1, 10))]
+
+
+@virtual
+async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_is_sent():
+    service = FakeService(then=lambda _: answer(after=1.0))
+    async with client_of(service) as client:
+        run = DispatcherRun(client, MemoryClaims())
+
+        async def chunks():
+            for users in 10, 5:
+                for chunk in run.recipe.chunks(plan(users)):
+                    yield chunk
+                await asyncio.sleep(0.5)
+
+        with pytest.raises(ValidationError, match=r"^chunk chunk-0: it was claimed in this run for another payload"):
+            await run.send_chunks(chunks())
+    assert {row.outcome for row in run.rows().values()} == {"ACCEPTED"}
+    assert len(service.sent) == 1
 
 
 # -- claims that expire or fail ---------------------------------------------------------------------------------------
