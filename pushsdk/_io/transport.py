@@ -68,12 +68,13 @@ class AiohttpTransport:
         if session is not None and session._loop is not asyncio.get_running_loop():
             raise ConfigurationError("session is of another event loop: make it in the asyncio.run() that uses it")
         self._base_url = url
-        self._place = f"{url.host_subcomponent}:{url.port}"
         self._owned = session is None
         self._session = session or _own_session(settings, limit)
         # True if a session proxy could read the key: then each request is checked.
         self._exposed = not (self._owned or proxy or settings.allow_insecure) and url.scheme == "http"
         self._options, headers = _options_of(settings, url.scheme)
+        through = f" through {self._options['proxy']}" if proxy else ""
+        self._place = f"{url.host_subcomponent}:{url.port}{through}"
         heads = Heads(url, headers)
         # How long an injected session keeps its connections is for its owner to say.
         keepalive = settings.keepalive if self._owned else math.inf
@@ -125,8 +126,9 @@ class AiohttpTransport:
             words = f"{phase or ''}connect timeout {connect:g} s"
         if failure in CONNECTING:
             self._look_up_again()
+        if failure in CONNECTING or phase is not None:  # or the proxy ended it
             place = self._options.get("proxy") if failure is Failure.PROXY else self._place
-            words = f"{place}, {words}" if place else words
+            words = f"{place}, {words}".removesuffix(", ") if place else words
         evidence.reason = words
 
     def _look_up_again(self) -> None:

@@ -69,7 +69,7 @@ async def count_claimed(store: ClaimStore, *, older_than: float) -> int:
 async def settle(
     store: ClaimStore, sends: Sequence[ClaimedSend], state: UserState = UserState.PENDING
 ) -> list[ClaimedSend]:
-    """Give the claimed users of these sends this state. Return the sends that changed meanwhile, and stay claimed.
+    """Give these sends' claimed users this state. Return the sends that changed meanwhile, and stay claimed.
 
     When a send is delivered again, PENDING users are pushed to; some may receive the push a second time.
     """

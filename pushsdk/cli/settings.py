@@ -214,13 +214,13 @@ def _default_file() -> Path | None:
 
 
 def emulator_file(port: int | None) -> Path | None:
-    """Return the path of the file that holds an emulator's profile, and that is locked while this emulator runs."""
+    """Return the path for an emulator's profile, a file that is locked while this emulator runs."""
     file = _default_file()
     return file and file.with_name(f"{EMULATOR}-{port}.toml")
 
 
 def running_emulator() -> SettingValue | None:
-    """Return the file of the emulator that has run longest. A file that a killed one left behind is not locked."""
+    """Return the longest-running emulator's file. A file that a killed emulator left behind is not locked."""
     if default := _default_file():
         with suppress(OSError, ValueError):  # none, or it has just ended
             files = filter(is_locked, default.parent.glob(f"{EMULATOR}-*.toml"))

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 from support import wire_tls
-from support.wire_faults import always, hold, read_head, send, step, take, when
+from support.wire_faults import always, fin, hold, read_head, rst, send, step, take, when
 from support.wire_network import closed_port, lookups
 from support.wire_server import WireServer
 
@@ -143,10 +143,20 @@ async def test_a_proxy_is_named_without_its_password():
     assert f"the proxy could not be used: http://127.0.0.1:{port}, Connection refused (POST https" in str(error)
 
 
-async def test_a_status_of_a_proxy_is_named():
-    async with WireServer(when(always, step(read_head, send(b"HTTP/1.1 407 x\r\n\r\n")))) as proxy:
-        error = await error_of(client_of("https://push.example/api", proxy=f"http://127.0.0.1:{proxy.port}"))
-    assert f"the proxy could not be used: http://127.0.0.1:{proxy.port}, HTTP 407 (" in str(error)
+@pytest.mark.parametrize(
+    ("act", "text"),
+    [
+        (send(b"HTTP/1.1 407 x\r\n\r\n"), "the proxy could not be used: {}, HTTP 407 ("),
+        (fin, "the connection was closed without an answer: push.example:443 through {} ("),
+        (rst, "the connection broke: push.example:443 through {}, Connection reset by peer ("),
+    ],
+)
+async def test_a_proxy_that_does_not_open_a_tunnel_is_named_and_nothing_is_sent(act, text):
+    async with WireServer(when(always, step(read_head, act))) as proxy:
+        address = f"127.0.0.1:{proxy.port}"
+        error = await error_of(client_of("https://push.example/api", proxy=f"http://ann:secret@{address}"))
+    assert text.format(f"http://{address}") in str(error)
+    assert (error.outcome, {attempt.outcome for attempt in error.attempts}) == (Outcome.NOT_SENT, {Outcome.NOT_SENT})
 
 
 @pytest.mark.parametrize("location", ["redis://127.0.0.1:{}", "postgresql://127.0.0.1:{}/db"])

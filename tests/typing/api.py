@@ -160,6 +160,7 @@ async def use() -> None:
         assert_type(view, AsyncPushClient)
         client.with_options(api_key="key").with_options(api_key=lambda: "key")
         assert_type(view.stats(), ClientStats)
+        assert_type(view.stats().throttled, int)
         await client.flush()
         report = await client.aclose(drain=5)
         assert_type(report, DrainReport)
