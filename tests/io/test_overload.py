@@ -155,7 +155,8 @@ async def test_sends_that_expire_in_the_queue_or_find_no_room_in_time_count_as_n
         await turns()
         before, queued = now(), start(client.send("queued", titled(1), timeout=1.0))
         outside = start(client.send("outside", titled(2), timeout=0.5))
-        for send, seconds in ((outside, 0.5), (queued, 1.0)):
+        campaign = start(client.with_options(timeout=1.0).create_campaign({"externalId": "x"}))
+        for send, seconds in ((outside, 0.5), (queued, 1.0), (campaign, 1.0)):
             assert (await outcome_of(send)).code == "not-sent-no-slot"
             assert now() == pytest.approx(before + seconds, abs=0.01)
         assert client.stats().not_begun == 2
@@ -185,13 +186,6 @@ async def test_a_call_that_waits_too_long_says_for_what(options, seconds, code):
         assert {*untried} == {f"not-sent-{code}"}
         throttled = [event.throttled for event in events if isinstance(event, SendNotBegun)].count(True)
         assert client.stats().throttled == throttled == untried.count("not-sent-throttled")
-
-
-@virtual
-async def test_a_campaign_says_for_what_it_waits():
-    async with client_of(FakeService(), rate=Rate(requests_per_second=1), timeout=0.5) as client:
-        await client.send("user", MESSAGE)
-        assert (await outcome_of(client.create_campaign({"externalId": "x"}))).code == "not-sent-rate"
 
 
 @virtual
