@@ -192,10 +192,12 @@ def test_every_command_runs_and_prints_what_is_shown(service, document, monkeypa
                 assert shown or code == 0, f"$ {command}\n{output}\nexit code {code}"
 
 
-def test_the_commands_in_schedules_and_manifests_are_commands():
-    texts = [block.text for document in DOCUMENTS for block in document.blocks if block.language in ("cron", "yaml")]
+def test_the_commands_in_scripts_schedules_and_manifests_are_commands():
+    texts = [
+        block.text for document in DOCUMENTS for block in document.blocks if block.language in ("bash", "cron", "yaml")
+    ]
     lists = [line.replace(",", "") for text in texts for line in re.findall(r"command: \[pushsdk, (.*)\]", text)]
-    lines = [line for text in texts for line in re.findall(r"&& pushsdk (.*)", text)]
+    lines = [line for text in texts for line in re.findall(r"(?m:^|&& )pushsdk (.*?)(?m: &|$)", text)]
     assert len(lists + lines) >= 4
     for line in lists + lines:
         words = shlex.split(re.sub(r"\$\(\w+\)", "value", line))  # as Kubernetes fills $(NAME)
