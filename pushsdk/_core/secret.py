@@ -12,7 +12,7 @@ SHORTEST_MASKED = 6
 # A character as JSON or a program, a URL, or HTML may write it. Patterns are compiled when needed.
 _ESCAPE = r"(?i)(?:\\(?:u00|x)|%)([0-9a-f]{2})|\\([^\0])|&#?\w{1,20};"
 _LEADS = r"[\\%&\0]"
-# Steps of decoding: more than there are escapes within escapes, such as HTML in JSON in a URL.
+# Decoding steps: more than there are escapes within escapes, such as HTML in JSON in a URL.
 _STEPS = 8
 # The beginning of an escape, which may end within an escape; and the most characters that may be one.
 _LONGEST = 80

@@ -102,8 +102,6 @@ async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
         journal.check_planned()
         asked = msgspec.structs.replace(journal.header, base_url=lifetime.settings.base_url, parts=settings.parts)
         _check_header(journal.header, asked, path)
-        if settings.parts:
-            return await _split(lifetime.enter(), settings, journal)
         if settings.seen is not msgspec.UNSET and journal.notes.ended not in (None, settings.seen):
             return report_of(journal, run=path)
         return await _send(lifetime.enter(), settings, journal, logger.info)
@@ -163,14 +161,7 @@ async def _plan_and_send(
         return report_of(journal, run=settings.path, stop_reason=stopped)
     if not journal.users:
         warn_caller("nothing was sent: the source has no users")
-    elif settings.parts:
-        return await _split(lifetime.enter(), settings, journal)
     return await _send(lifetime.enter(), settings, journal, warn_caller)
-
-
-async def _split(engine: Engine, settings: RunSettings, journal: Journal) -> BroadcastReport:
-    await engine.offload(partial(split, journal, durable=settings.durable))
-    return report_of(journal, run=settings.path)
 
 
 async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: Plan) -> StopReason | None:
@@ -225,6 +216,9 @@ def _check_header(planned: Header, asked: Header, path: Path) -> None:
 async def _send(
     engine: Engine, settings: RunSettings, journal: Journal, tell: Callable[[str], object]
 ) -> BroadcastReport:
+    if settings.parts:
+        await engine.offload(partial(split, journal, durable=settings.durable))
+        return report_of(journal, run=settings.path)
     pipeline = Pipeline(journal, settings, engine)
     if pipeline.ended is not None:
         tell(f"nothing was sent: {_why_nothing(journal.outcomes()[Outcome.UNKNOWN])}")
@@ -237,10 +231,7 @@ async def _send(
             await pipeline.run()
     except asyncio.CancelledError as error:
         users = ", ".join(f"{number:,} {outcome}" for outcome, number in journal.outcomes().items() if number)
-        again = "a run can be continued if it has a file: pass run="
-        if settings.path is not None:
-            again = f"to continue the run: await client.resume({str(settings.path)!r})"
-        error.add_note(f"pushsdk: the users of the cancelled run are {users}; {again}")
+        error.add_note(f"pushsdk: the users of the cancelled run are {users}; {_how_to_continue(settings.path)}")
         raise
     finally:
         engine.work.runs.discard(pipeline)
@@ -249,6 +240,12 @@ async def _send(
     report, shows = report_of(journal, run=settings.path), engine.settings.show_answers
     now, seconds = report.accepted - accepted, engine.loop.time() - started
     return msgspec.structs.replace(report, accepted_now=now, seconds=seconds, show_answers=shows)
+
+
+def _how_to_continue(path: Path | None) -> str:
+    if path is None:
+        return "a run can be continued if it has a file: pass run="
+    return f"to continue the run: await client.resume({str(path)!r})"
 
 
 def _why_nothing(unknown: int) -> str:

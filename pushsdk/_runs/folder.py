@@ -78,7 +78,7 @@ def split(plan: Journal, *, durable: bool) -> None:
 
     Raises RunPlanError if another run's file is there.
     """
-    if plan.notes.ended is not None:
+    if plan.notes.ended is not None or not plan.users:
         return
     header, left_out = msgspec.structs.replace(plan.header, parts=0), (plan.duplicates, plan.excluded)
     files = _files(plan.path.parent, plan.header.parts)
