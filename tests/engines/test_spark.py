@@ -482,7 +482,7 @@ def test_a_task_checks_the_run_of_the_folder(audience, send, service, tmp_path):
     rows = [row for batch in sender(plan) for row in batch.to_pylist()]
     assert {row["user_id"]: row["outcome"] for row in rows} == dict.fromkeys(names(3), "ACCEPTED")
     assert service.users() == names(3)
-    with pytest.raises(ConfigurationError, match="an executor does not see run_dir"):
+    with pytest.raises(ConfigurationError, match="an executor does not see the claims"):
         next(SendPartition(str(folder.path), "another", HELLO, None, None, "", sending)(plan))
     assert [folder.new_outcomes().name for _ in range(2)] == ["0002", "0003"]
     with pytest.raises(ConfigurationError, match="another call of broadcast sends the rest of this run"):
