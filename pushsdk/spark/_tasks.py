@@ -78,8 +78,8 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
         warnings.filterwarnings("ignore", "a user id", MessageWarning)  # the driver warns
         if not has_sentinel(self.options["claims"], self.run):
             raise ConfigurationError(
-                "an executor does not see the claims that the driver made: put run_dir on a file system that all of them "
-                "share, or have claims= make a store that they share"
+                "an executor does not see the claims that the driver made: put run_dir on a file system that all "
+                "executors share, or have claims= make a store that they share"
             )
         number = _task_number()
         outcomes = push_batches(
