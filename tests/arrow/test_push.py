@@ -32,7 +32,7 @@ def test_damaged_ids_in_a_plan_are_counted_in_one_warning(personal, push_env, se
 def test_a_plan_in_other_batches_is_the_same_plan_and_only_the_rest_is_sent(personal, push_env, sent):
     batches = plan(60, personal=bool(personal))
     faults = [Fault.status(404, user="user-3"), Fault.reset_after(user="user-10"), Fault.status(502, user="user-20")]
-    with push_env.fault(*faults, Fault.status(503, headers={"Retry-After": "0"}, every=2, first=20)):
+    with push_env.fault(*faults, Fault.status(503, retry_after=0, every=2, first=20)):
         first = reported(sent(batches[:2] if personal is None else batches, personal=personal))
     later = reported(sent(rebatched(batches, 7), personal=personal))
     assert {**later, **first} == later

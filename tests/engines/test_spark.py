@@ -222,7 +222,7 @@ def test_lost_responses_and_throttles_double_and_lose_no_user(audience, send, se
     service.begin(
         [
             Fault.reset_after(every=9, name="lost"),
-            Fault.status(429, headers={"Retry-After": "0"}, every=5, name="throttled"),
+            Fault.status(429, retry_after=0, every=5, name="throttled"),
             Fault.reset_before(every=11, name="reset"),
         ]
     )

@@ -26,7 +26,7 @@ USERS = 20_000
 SLOW = Fault.delay(0.2, name="slow")
 ROUGH = [
     Fault.reset_after(every=23, name="lost"),
-    Fault.status(429, headers={"Retry-After": "0"}, every=17, name="throttled"),
+    Fault.status(429, retry_after=0, every=17, name="throttled"),
     SLOW,
 ]
 
@@ -188,7 +188,7 @@ def _until_speculated(service, notes):
 
 def test_speculation_is_an_error_and_doubles_no_user_if_forced(service, tmp_path):
     # One task can't end before Spark has started it a second time.
-    service.begin([Fault.status(429, headers={"Retry-After": "0"}, user="user-77", name="straggler"), SLOW])
+    service.begin([Fault.status(429, retry_after=0, user="user-77", name="straggler"), SLOW])
     settings = {
         "spark.executorEnv.PYTHONPATH": _path(),
         "spark.speculation": "true",

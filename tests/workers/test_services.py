@@ -81,7 +81,7 @@ async def test_shutdown_waits_for_a_push_in_flight(name, emulator):
 @pytest.mark.parametrize(
     ("fault", "status", "retry_after"),
     [
-        (Fault.status(429, headers={"Retry-After": "30"}), 503, "30"),
+        (Fault.status(429, retry_after=30), 503, "30"),
         (Fault.status(400), 502, None),
         (Fault.status(500), 504, None),
         (None, 503, "1"),
