@@ -168,7 +168,7 @@ def test_a_wrong_command_line_is_a_usage_error_and_nothing_is_sent(command, serv
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     for line, text in WRONG:
         result = command(line)
-        assert (line, result.code) == (line, 2)
+        assert result.code == 2, line
         assert not result.out or re.search(r"^users +0\b", result.out, re.MULTILINE)
         assert text in " ".join(result.err.split())
         assert "s3cret" not in result.err

@@ -53,7 +53,7 @@ async def test_a_wrong_request_says_why_and_changes_nothing(wire):
     await wire.push("ann")
     for method, path, body, status, word in WRONG:
         answer = await wire.raw(method, f"/_emulator/v1{path}", body)
-        assert (method, path, answer.status) == (method, path, status)
+        assert answer.status == status, (method, path)
         assert word in answer.json["error"]
     assert (await wire.ask("PUT", "/requests", {})).headers["allow"] == "GET, POST, DELETE"
     (inbox,) = await wire.get("/inboxes")
@@ -211,7 +211,7 @@ async def test_requests_are_searched_downloaded_and_deleted(wire, emulator):
     await wire.send(b"{")
     for search, found in (("", [4, 3, 2, 1]), ("title:hel lang:en", [3, 2, 1]), ("is:refused status:4xx", [4])):
         requests = (await wire.get(f"/requests?search={encoded(search)}"))["requests"]
-        assert (search, [request["id"] for request in requests]) == (search, found)
+        assert [request["id"] for request in requests] == found, search
     broken, _, *_, oldest = await downloaded(wire, "search=")
     assert broken["status"] == 400
     assert broken["body"] == "{"

@@ -62,7 +62,7 @@ async def test_requests_to_other_names_and_from_other_sites_are_refused(wire, em
         for path in PATHS:
             method = "POST" if path == PUSH else "GET"
             answer = await wire.raw(method, path, None, **{name: value.replace("{port}", port)})
-            assert (value, path, answer.status) == (value, path, 403)
+            assert answer.status == 403, (value, path)
             assert fix in answer.json["error"]
     assert emulator.pushes == ()
 
@@ -140,7 +140,7 @@ async def test_without_the_token_every_route_is_refused(guarded, authorization):
     await guarded.raw("POST", PUSH, {"userIds": ["ann-secret"], "message": {}})
     for route in (route for route in ROUTES if not route.open):
         answer = await guarded.raw(route.method, f"{ROOT}{_filled(route)}", {}, Authorization=authorization)
-        assert (route.path, answer.status) == (route.path, 401)
+        assert answer.status == 401, route.path
         assert answer.headers["www-authenticate"] == "Bearer"
         assert "secret" not in answer.body.decode()
         assert TOKEN not in answer.body.decode()
