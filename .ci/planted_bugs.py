@@ -442,7 +442,7 @@ CANCELLATION = [
         "a cancellation from outside is swallowed at a deadline",
         "_io.timers:DeadlineScope.__exit__",
         """
-            self.end()
+            self._timers.remove(self, self.tick)
             task, self._task = self._task, None
             if self.expired is None:
                 return False

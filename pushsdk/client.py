@@ -255,7 +255,7 @@ class AsyncPushClient(ClientViews):
         try:
             encoded, fields = wire.encode_content(message, custom_fields)
         except BaseException:
-            engine.work.end(call)
+            engine.work.end([call])
             raise
         if keyed is not None:
             urgent = options.is_urgent

@@ -244,7 +244,7 @@ class Batches:
         """Change the batch's state. Raises RuntimeError if TRANSITIONS does not allow it."""
         if state not in TRANSITIONS[batch.state]:
             raise RuntimeError(f"a batch that is {batch.state.name} can't become {state.name}")
-        if state >= SENDING and self._joinable.get(batch.content) is batch:
+        if batch.state < SENDING <= state and self._joinable.get(batch.content) is batch:
             del self._joinable[batch.content]
         batch.state = state
         if state is DONE:

@@ -59,7 +59,8 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
         if message is source and data == latest:
             return latest
         if data != latest or type(meant) is not kind:
-            meant, model = _read(data, kind)
+            model = _decode_message(data)
+            meant = model if kind is MobilePush else _read(data, kind)
         is_exact = meant == message
     except _ENCODING_FAILED:
         is_exact = False
@@ -76,14 +77,10 @@ def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True
     return data
 
 
-def _read(data: bytes, kind: type) -> tuple[object, MobilePush]:
-    """Return the JSON as this class, or None if the check in Python has to decide; and as a message."""
-    message = _decode_message(data)
-    if kind is MobilePush:
-        return message, message
-    # A dict whose fields have no parts.
+def _read(data: bytes, kind: type) -> object:
+    """Return the JSON of a dict whose fields have no parts; None if the check in Python has to decide."""
     is_flat = kind is dict and (fields := _decode(data)).keys() <= _FLAT_FIELDS
-    return fields if is_flat else None, message
+    return fields if is_flat else None
 
 
 @lru_cache(_MAX_KEPT)

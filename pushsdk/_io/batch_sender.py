@@ -7,7 +7,7 @@ no cancelled caller takes the others along. The core decides on splits (``_core.
 import asyncio
 import itertools
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
@@ -87,7 +87,7 @@ class BatchSender:
         self._sizes = sizes
         self._split_on = batching.split_on
         # The records for the last messages.
-        self._messages: dict[Content, MessageRecord] = {}
+        self._messages = defaultdict[Content, MessageRecord](MessageRecord)
         #: The tasks for the batches that need one.
         self.tasks: dict[Batch, asyncio.Task[None]] = {}
 
@@ -185,6 +185,8 @@ class BatchSender:
         if batch.has_slot:
             batch.has_slot = False
             self._sender.limiter.release()
+        if len(self._messages) > _MAX_MESSAGES:
+            self._messages.clear()  # faster than to drop the oldest
         self._batches.advance(batch, DONE)
 
     async def _deliver(self, batch: Batch) -> None:
@@ -244,19 +246,13 @@ class BatchSender:
 
     def _settle(self, batch: Batch, whole: RequestPart, verdict: Verdict) -> None:
         if verdict.outcome is ACCEPTED:
-            self._message(batch.content).accepted = True
+            self._messages[batch.content].accepted = True
         self._pending.settle_part(whole, verdict)
-
-    def _message(self, content: Content) -> MessageRecord:
-        """Return the message's record. All are dropped at once when there are too many: that is fastest."""
-        if len(self._messages) > _MAX_MESSAGES:
-            self._messages.clear()
-        return self._messages.setdefault(content, MessageRecord())
 
     async def _split(self, batch: Batch, parts: Sequence[BatchPart], rejected: Rejected[BatchPart] | None) -> None:
         """Send the batch in parts: it is too large (``parts``), or was ``rejected`` as a whole."""
         splitter = Splitter(
-            parts, split_on=self._split_on, sizes=self._sizes, frame=batch.frame, message=self._message(batch.content)
+            parts, split_on=self._split_on, sizes=self._sizes, frame=batch.frame, message=self._messages[batch.content]
         )
         # Settled as each ends: if other parts are cancelled, its verdict must not be lost.
         report = partial(self._report, batch, splitter)

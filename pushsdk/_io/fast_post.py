@@ -23,7 +23,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from time import monotonic
 from types import FunctionType
 from typing import Any
@@ -64,17 +64,15 @@ HEAD_LIMITS: Mapping[str, Any] = {"max_line_size": 64 * 1024, "max_field_size": 
 # Set on aiohttp's protocol to its ``HttpConnection``: the next request finds that it was used.
 _CONNECTION = "_pushsdk_connection"
 # A whole 204 whose headers leave the connection open, all of it valid for aiohttp's parser, too. The group is the
-# announced idle time. Responses are equal for a second, the resolution of their Date.
-match_plain_204 = lru_cache(4)(
-    re.compile(
-        rb"HTTP/1\.1 204 [ -~]{0,99}\r\n"
-        rb"(?:(?:(?i:connection: *keep-alive)"
-        rb"|(?i:keep-alive:)[\t -~]{0,99}(?i:timeout *= *)(\d{1,9})[\t -~]{0,99}"
-        rb"|(?!(?i:connection|proxy-connection|content-length|transfer-encoding|upgrade|sec-websocket-key1):)"
-        rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,99}:[\t -~\x80-\xff]{0,4096})\r\n){0,64}"
-        rb"\r\n"
-    ).fullmatch
-)
+# announced idle time.
+match_plain_204 = re.compile(
+    rb"HTTP/1\.1 204 [ -~]{0,99}\r\n"
+    rb"(?:(?:(?i:connection: *keep-alive)"
+    rb"|(?i:keep-alive:)[\t -~]{0,99}(?i:timeout *= *)(\d{1,9})[\t -~]{0,99}"
+    rb"|(?!(?i:connection|proxy-connection|content-length|transfer-encoding|upgrade|sec-websocket-key1):)"
+    rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,99}:[\t -~\x80-\xff]{0,4096})\r\n){0,64}"
+    rb"\r\n"
+).fullmatch
 _find_timeout = re.compile(r"timeout *= *(\d{1,9})", re.IGNORECASE).search
 
 
@@ -211,9 +209,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         elif self.respond is None:
             # No request awaits a response.
             self.transport.close()
-        elif (plain := match_plain_204(data)) is not None:
-            if plain.lastindex:
-                self.pool.announce(plain[1])
+        elif data == self.pool.plain or self.pool.recognizes(data):
             self._record(204)
             self._respond(is_plain=True)
         else:
@@ -422,6 +418,8 @@ class FastPost:
         self._idle: deque[HttpConnection] = deque()
         #: The memory for one read, which ends before the next begins: all connections of a loop share it.
         self.buffer = memoryview(bytearray(READ_SIZE))
+        #: The last plain 204: responses are equal for a second, the resolution of their Date.
+        self.plain = b""
         self._sweeper: asyncio.TimerHandle | None = None
         # Instrumentation libraries add their hooks to every session.
         self._is_plain = (
@@ -551,6 +549,15 @@ class FastPost:
             self._idle.append(connection)
             if self._sweeper is None:
                 self._sweeper = self._loop.call_later(self.keepalive, self._sweep)
+
+    def recognizes(self, response: bytes) -> bool:
+        """Return True for a plain 204, and heed the idle time that it announces."""
+        plain = match_plain_204(response)
+        if plain is not None:
+            self.plain = response
+            if plain.lastindex:
+                self.announce(plain[1])
+        return plain is not None
 
     def announce(self, seconds: bytes | str) -> None:
         """Keep idle connections for less than the server says it does."""

@@ -49,20 +49,20 @@ class PendingCalls:
     def settle_part(self, part: RequestPart, verdict: Verdict) -> None:
         """Settle one request's users with its verdict."""
         self._counters.users[verdict.outcome] += part.users
-        receipt: Receipt | None = None
-        if len(part.units) > 1:
+        receipt, units = None, part.units
+        if len(units) > 1:
             if verdict.outcome is REJECTED:
                 verdict = msgspec.structs.replace(verdict, shared=True)
             elif verdict.outcome is ACCEPTED:
                 # One receipt for all calls with one user: there may be thousands.
                 receipt = Receipt(users=1, attempts=verdict.attempts)
-        for unit in part.units:
+        for unit in units:
             call, users = unit.call, unit.users
             if call.settle(users, verdict, None if call.duplicates or len(users) > 1 else receipt) and call.abandoned:
                 self.report_abandoned(call)
         if receipt is not None:
             # Later: a waiter for idleness must find these calls pending until their callers have run.
-            asyncio.get_running_loop().call_soon(self._work.end, *part.units)
+            asyncio.get_running_loop().call_soon(self._work.end, units)
 
     def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
         """Settle a call's users that no request carried, or whose request is unknown."""
@@ -95,7 +95,7 @@ class PendingCalls:
     def conclude(self, call: Call) -> Receipt:
         """Return the receipt for a call that its caller has stopped waiting for, or raise its PushError."""
         if not call.unsettled:
-            self._work.end(call)
+            self._work.end([call])
         verdict = call.verdict
         if verdict is not None and verdict.outcome is ACCEPTED and not verdict.recorded:
             # Nearly every call.
@@ -111,7 +111,7 @@ class PendingCalls:
 
     def report_abandoned(self, call: Call) -> None:
         """Report a call's end after its caller had stopped waiting."""
-        self._work.end(call)
+        self._work.end([call])
         self._counters.abandoned += 1
         for outcome in Outcome:
             if parts := [(users, verdict) for users, verdict in call.parts if verdict.outcome is outcome]:

@@ -154,7 +154,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def _conclude(self, request: ApiRequest, attempt: Attempt, now: float) -> None:
         flight = request.flight
-        flight.end()
+        self.timers.remove(flight, flight.tick)
         flight.connection = None
         try:
             self.note(request, attempt)
@@ -371,7 +371,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def note(self, request: ApiRequest, attempt: Attempt) -> None:
         """Add an attempt that has ended, and report it."""
-        request.attempts = (*request.attempts, attempt)
+        request.attempts += (attempt,)
         request.own += 1
         self.counters.attempts += 1
         if self.observer is not None:

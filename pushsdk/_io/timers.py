@@ -122,15 +122,12 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
     _respond: Any = None
     _task: Any = None
     _cancelling: int = 0
-    _tick: int = NEVER
+    tick: int = NEVER
+    """The tick in the wheel. Set by ``begin``."""
 
     def begin(self, respond: Callable[[bool], None] | None = None) -> None:
         """Add the deadline to the wheel. ``respond(False)`` is called if it expires before a task enters the block."""
-        self._respond, self._tick = respond, self._timers.add(self, self.deadline)
-
-    def end(self) -> None:
-        """Remove the deadline from the wheel."""
-        self._timers.remove(self, self._tick)
+        self._respond, self.tick = respond, self._timers.add(self, self.deadline)
 
     def __enter__(self) -> Self:
         task = asyncio.current_task(self._timers.loop)
@@ -147,7 +144,7 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self.end()
+        self._timers.remove(self, self.tick)
         # The task keeps the exception that it raises, which keeps its frames: a way back from here would be a cycle.
         task, self._task = self._task, None
         if self.expired is None:

@@ -1,7 +1,7 @@
 """The work that has not ended: calls and all else, whoever waits for the end, and how far the client's end has come."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,7 +38,7 @@ class Work:
             self.others.discard(item)
             self.ended(item)
 
-    def end(self, *units: Any) -> None:
+    def end(self, units: Sequence[Any]) -> None:
         """Remove calls that are complete. Does nothing for a call that never began, and for a call's part."""
         if self.drained is None and not self._waiters:
             # Much faster, if thousands of calls share a request.

@@ -81,7 +81,7 @@ class KeyedSends:
             fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, payloads)
             entry = log.open(digest, fingerprint, len(users))
         except ValidationError:
-            engine.work.end(call)
+            engine.work.end([call])
             raise
         call.deadline = min(call.deadline, log.deadline())
         keyed = call.claims = KeyedCall(engine, log, entry, users)
