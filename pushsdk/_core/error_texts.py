@@ -43,9 +43,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
     @property
     def decisive(self) -> Attempt:
         """The attempt that decided. For a call without one, its failure as an attempt."""
-        verdict = self.verdict
-        untried = Attempt(outcome=verdict.outcome, reason=self._failure(), retry_after=verdict.retry_after)
-        return verdict.decisive or untried
+        return self.verdict.decisive or Attempt(outcome=self.verdict.outcome, reason=self._failure())
 
     def render(self, names: Mapping[str, str]) -> str:
         """Return the outcome, the cause, the risk of another call, and the fix."""

@@ -17,6 +17,7 @@ from pushsdk._core.rate_limit import RateLimiter
 
 logger = logging.getLogger("pushsdk")
 _SHORT_OF_TIME = (Failure.DEADLINE, Failure.NO_TIME)
+_NO_SLOT, _BUSY = Failure.NO_SLOT, Failure.BUSY
 # Seconds of lateness that paced starts make up for: timers have a resolution of a millisecond.
 SLACK = 0.01
 # A request without a deadline takes its turn as if it had so many seconds, the default for a call.
@@ -88,8 +89,8 @@ class ConcurrencyLimiter:
         self._numbers = count()
         # Set while a rate, a pause or a silent service holds the queue back.
         self._timer: asyncio.TimerHandle | None = None
-        #: The reason why the queue waits; None if nothing does. Set by ``_assign_slots``.
-        self.obstacle: Failure | None = None
+        # The reason why the queue waits; None if nothing does. Set by ``_assign_slots``.
+        self._obstacle: Failure | None = None
 
     @property
     def in_flight(self) -> int:
@@ -142,7 +143,7 @@ class ConcurrencyLimiter:
 
     def reason_for(self, failure: Failure) -> Failure:
         """Return why a call waited for its slot until its time was short; for other failures these."""
-        return (failure in _SHORT_OF_TIME and self.obstacle) or failure
+        return (failure in _SHORT_OF_TIME and self._obstacle) or failure
 
     def enqueue(self, waiting: SlotWaiter) -> None:
         """Queue for a slot. The waiter's ``acquire`` may be called before this returns."""
@@ -182,32 +183,29 @@ class ConcurrencyLimiter:
 
     def _assign_slots(self) -> None:
         """Restore the invariant: nothing waits while a slot is free and the rates allow a start."""
+        adaptive = self._adaptive
         while self._queue:
+            if adaptive.in_flight >= adaptive.limit:
+                self._obstacle = _NO_SLOT if adaptive.limit >= self._cap else _BUSY
+                return
             now = self.clock()
-            obstacle = self._obstacle(now)
-            if obstacle is not None:
-                self.obstacle = obstacle
+            earliest = self._earliest(now)
+            if earliest > now:
+                self._wait_until(earliest)
                 return
             waiting = self._pop_probe() if self.times.is_stalled else heapq.heappop(self._queue)[-1]
             if waiting is not None and waiting.acquire():
                 self.times.started(now)
                 self._start(now, waiting.users)
-        self.obstacle = None
+        self._obstacle = None
 
-    def _obstacle(self, now: float) -> Failure | None:
-        """Return the reason why no request may start now, if there is one. A timer is set, unless an answer ends it."""
-        adaptive = self._adaptive
-        if adaptive.in_flight >= adaptive.limit:
-            return Failure.NO_SLOT if adaptive.limit >= self._cap else Failure.BUSY
-        earliest = self._earliest(now)
-        if earliest <= now:
-            return None
+    def _wait_until(self, earliest: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_at(earliest, self._assign_slots)
         # A pause is in both times.
         reasons = {self.rate_limiter.not_before: Failure.RATE, self._next_start: Failure.THROTTLED}
-        return reasons.get(earliest, Failure.BUSY)
+        self._obstacle = reasons.get(earliest, _BUSY)
 
     def _pop_probe(self) -> SlotWaiter | None:
         """Return the waiter with the most time: the more it has, the slower a service it can find to be up.
