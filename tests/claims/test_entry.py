@@ -99,6 +99,14 @@ def test_a_failed_claim_of_a_resend_leaves_the_last_outcome(outcome):
     assert each_of(entry.states()) == [outcome or UNKNOWN] * USERS
 
 
+def test_an_entry_of_another_number_of_users_fails_the_claim():
+    entry, store = new_entry(), KeyStore()
+    write_claims(new_entry(users=USERS + 1), store, (0, 1))
+    request = ask(entry)
+    write(entry, store)
+    assert isinstance(request.error, ValueError)
+
+
 # -- two processes and a store that loses, repeats and delays puts -------------------------------------------------
 
 

@@ -17,7 +17,6 @@ from pushsdk import (
     Batching,
     ClaimStoreError,
     ConfigurationError,
-    MobilePush,
     NotSentError,
     Outcome,
     OutcomeUnknownError,
@@ -311,9 +310,6 @@ async def test_a_cancelled_call_is_released_if_no_byte_was_sent(answer, records)
 # -- conflicts --------------------------------------------------------------------------------------------------------
 
 
-OTHER = MobilePush(title={"en": "Other"})
-
-
 @virtual
 async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed():
     claims = ShakyClaims()
@@ -338,7 +334,7 @@ async def test_another_payload_is_refused_also_if_the_service_is_down():
     async with FakeService().client(claims=claims) as client:
         await deliver(client)
     async with FakeService(Fault.refused()).client(claims=claims) as client:
-        assert isinstance(await deliver(client, "user-1", OTHER), ValidationError)
+        assert isinstance(await deliver(client, "user-1", {"title": {"en": "Other"}}), ValidationError)
 
 
 @pytest.mark.parametrize("record", [b"{}", b'{"fingerprint":"x","claimed_at":0,"users":' + b"[" * 100_000])

@@ -7,10 +7,9 @@ from support.bad_values import nested
 from support.wire_judge import HELLO
 from support.wire_server import WireServer
 
-from pushsdk import AsyncPushClient, Batching, MobilePush, Outcome, ValidationError
+from pushsdk import AsyncPushClient, Batching, Outcome, ValidationError
 
 SURROGATE = "lone \ud800 surrogate"
-NAN = float("nan")
 
 
 class TextSubclass(str):
@@ -55,22 +54,6 @@ async def test_what_a_generator_of_ids_raises_reaches_the_caller(client):
 
     with pytest.raises(LookupError, match="went away"):
         await client.send(ids(), HELLO)
-
-
-# Each value that is not JSON, at any depth of each part, is tested in core/test_wire.
-@pytest.mark.parametrize(
-    ("path", "call"),
-    [
-        (r"custom_fields\.at\[1\]\.b: ", lambda c: c.send("u", HELLO, custom_fields={"at": [0, {"b": NAN}]})),
-        (r"\$\.message\.title\.en: ", lambda c: c.send("u", MobilePush(title={"en": NAN}))),
-        (r"custom_fields: expected a mapping", lambda c: c.send("u", HELLO, custom_fields=[("a", 1)])),
-        (r"message must be a MobilePush or a mapping", lambda c: c.send("u", MobilePush)),
-        (r"request must be a CampaignRequest or a mapping", lambda c: c.create_campaign([])),
-    ],
-)
-async def test_a_bad_value_is_named_by_its_path(client, path, call):
-    with pytest.raises(ValidationError, match=f"^{path}"):
-        await call(client)
 
 
 async def test_values_that_are_merely_unusual_are_no_bad_input():

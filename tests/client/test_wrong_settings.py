@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import io
+import math
 import warnings
 from datetime import date, timedelta
 from uuid import uuid4
@@ -142,6 +143,12 @@ async def test_a_timedelta_is_taken_for_seconds():
             lambda c: c.broadcast(Audience.query("SELECT 1 AS user_id").personalize(MESSAGE), MESSAGE),
             r"user_ids\[0\]: expected a str, got PushRequest: use send_each$",
         ),
+        # Each value that is not JSON, at any depth of each part, is tested in core/test_wire.
+        (lambda c: c.send("u", {}, custom_fields={"at": [0, {"b": math.nan}]}), r"^custom_fields\.at\[1\]\.b: "),
+        (lambda c: c.send("u", MobilePush(title={"en": math.nan})), r"^\$\.message\.title\.en: "),
+        (lambda c: c.send("u", MESSAGE, custom_fields=[("a", 1)]), "^custom_fields: expected a mapping"),
+        (lambda c: c.send("u", MobilePush), "^message must be a MobilePush or a mapping"),
+        (lambda c: c.create_campaign([]), "^request must be a CampaignRequest or a mapping"),
         (lambda c: c.send([uuid4()], MESSAGE), r"^user_ids\[0\]: expected a str, got UUID: pass str\(id\)$"),
         (lambda c: c.broadcast([{"id": "u"}], MESSAGE), r"^user_ids\[0\]: .*, got dict: pass row\[0\] or row"),
         (lambda c: c.broadcast([{"userIds": ["u"], "message": MESSAGE}], MESSAGE), "got dict: use send_each$"),

@@ -1,7 +1,6 @@
 """Merging of calls."""
 
 import math
-from concurrent.futures import Future
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from pushsdk._core.batching import TRANSITIONS, Batches, BatchState, Call, Content
 from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.learned_sizes import LearnedSizes
-from pushsdk._core.outcome import Outcome, Verdict
 from pushsdk._core.policy import Batching, Options, RetryPolicy, Timeout
 
 OPTIONS = [Options(RetryPolicy.safe(), Timeout()) for _ in range(2)]
@@ -97,16 +95,6 @@ def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, ma
         if len(batch.calls) > 1:
             assert batch.users <= max_users
             assert batch.size <= max_bytes
-
-
-def test_a_caller_is_woken_only_once():
-    one = call("a")
-    one.wake()
-    one.future = Future()
-    one.wake()
-    one.wake()
-    assert one.settle(("a",), Verdict(outcome=Outcome.ACCEPTED))
-    assert one.future.result() is None
 
 
 def test_only_transitions_of_the_table_are_made_and_calls_join_until_a_batch_is_in_flight():

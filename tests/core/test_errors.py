@@ -1,6 +1,5 @@
 """The exception for a verdict: class, text and data, without user ids or texts of the service."""
 
-import copy
 import pickle
 
 import pytest
@@ -229,11 +228,3 @@ def test_each_fix_has_a_name_for_its_options(names):
     assert names.keys() == LIBRARY.keys()
     for _, fix in FIXES:
         assert "{" not in fix.format_map({**names, "pause": "9 s", "when": "later", "request_id": "r-1"})
-
-
-def test_an_error_is_worded_when_it_is_read_and_survives_a_pickle_and_a_copy():
-    error = error_for(refused(404), target=TARGET, user_ids=("user-4711",))
-    for copied in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
-        assert copied.args == error.args
-        assert str(copied) == str(error) == str(copied.args[0])
-        assert repr(copied) == f"RejectedError({error})"

@@ -70,21 +70,6 @@ async def test_an_unknown_end_of_a_cancelled_call_is_logged_as_a_warning_unless_
     assert [record.levelname for record in caplog.records if "waiting caller" in record.getMessage()] == ["WARNING"]
 
 
-@virtual
-async def test_a_call_sent_in_pieces_and_cancelled_before_they_start_gives_its_place_back():
-    service = FakeService(then=lambda request: answer(413 if len(request.user_ids) > 10 else 204))
-    async with client_of(service) as client:
-        # Lets the client find out that the service takes ten users at most.
-        await client.send(MANY, MESSAGE)
-        service.requests.clear()
-        task = start(client.send(MANY, MESSAGE))
-        # One turn to collect the batch, one to start: the parts have their tasks, which did not run yet.
-        await turns(2)
-        assert service.requests == []
-        await cancel(task)
-        assert client.stats().in_flight == 0
-
-
 async def slow_key():
     await asyncio.sleep(0.02)
     return "key"

@@ -6,20 +6,7 @@ import pytest
 from support.fake_service import LATENCY, MESSAGE, OTHER, FakeService, answer, client_of, start
 from support.virtual_time import now, virtual
 
-from pushsdk import Batching, Limits, MobilePush, RetryPolicy
-
-
-@virtual
-async def test_equal_bytes_and_options_given_anew_at_each_call_meet():
-    service, struct = FakeService(), MobilePush(title={"en": "Hello"})
-    async with client_of(service) as client:
-        await asyncio.gather(
-            *(
-                client.send(user, message, timeout=7.0, retry=RetryPolicy.safe(max_attempts=2))
-                for user, message in zip("abc", (struct, {"type": "MOBILE_PUSH", **MESSAGE}, struct), strict=True)
-            )
-        )
-    assert service.sent == [("a", "b", "c")]
+from pushsdk import Batching, Limits, RetryPolicy
 
 
 @virtual

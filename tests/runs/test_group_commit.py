@@ -3,11 +3,9 @@
 import asyncio
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.virtual_time import turns, virtual
 
-from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.threads import in_thread
 from pushsdk._runs.log import RunFileLog
 from pushsdk._runs.plan import ChunkRequest, UserRange
@@ -60,22 +58,6 @@ class Log(RunFileLog):
     async def add(self, user):
         users, _ = await self.claim(ChunkRequest(UserRange(0, user, user + 1), b"", b"", None), resent=False)
         return users == 1
-
-
-STATUSES = [UserStatus(state) for state in (UserState.CLAIMED, UserState.ACCEPTED, UserState.PENDING)]
-CHANGES = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 2), st.sampled_from(STATUSES)), max_size=12)
-
-
-@given(changes=CHANGES)
-@virtual
-async def test_events_that_are_joined_leave_each_user_as_the_events_alone(changes):
-    log, alone, joined = Log(tape := Tape()), UserStates(8), UserStates(8)
-    tape.apply = lambda events, notes: [joined.set(*event) for event in events]
-    for start, users, status in changes:
-        log.settle(UserRange(0, start, start + users), status)
-        alone.set(start, start + users, status)
-    await log.flush()
-    assert [*joined.runs()] == [*alone.runs()]
 
 
 @pytest.mark.parametrize("offload", [None, at_once, no_thread])

@@ -3,6 +3,7 @@
 Each case raises a clear error, and no request is sent that is not in the file.
 """
 
+import asyncio
 import os
 import sqlite3
 from collections import Counter
@@ -156,3 +157,20 @@ async def test_no_request_starts_after_a_failed_write(number, durable, error, tm
     judge(path, plan, report, pushes, hold=True, every=True)
     assert report.not_sent == 0
     assert report.rejected == 0
+
+
+@virtual
+async def test_a_run_cancelled_while_claiming_leaves_no_unknown_users(tmp_path, monkeypatch):
+    service, running = FakeService(), []
+    commit = Journal.commit
+
+    def cancelling(journal, *parts, at_once=False):
+        running[0].cancel()
+        return commit(journal, *parts, at_once=at_once)
+
+    monkeypatch.setattr(Journal, "commit", cancelling)
+    async with client_of(service, batching=TEN) as client:
+        running.append(asyncio.ensure_future(client.broadcast(names(30), MESSAGE, run=tmp_path / "run")))
+        await asyncio.wait(running)
+    report = read_report(tmp_path / "run")
+    assert (service.written, report.unknown, report.not_sent) == ([], 0, 30)

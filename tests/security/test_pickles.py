@@ -18,6 +18,7 @@ from pushsdk import (
     RetryPolicy,
     SendAbandoned,
 )
+from pushsdk._core.errors import Advice
 from pushsdk._core.secret import Secret
 from pushsdk.claims import MemoryClaims, PostgresClaims, RedisClaims, SqliteClaims
 from pushsdk.spark import DirectoryClaims
@@ -66,7 +67,7 @@ FIELDS = {
 @WAYS
 def test_every_error_comes_back_with_all_it_knows_and_shows_no_user(way):
     for kind in ERRORS:
-        error = kind("what happened", outcome=Outcome.UNKNOWN, attempts=(ATTEMPT,), user_ids=("user-4711",))
+        error = kind(Advice("what happened", ""), outcome=Outcome.UNKNOWN, attempts=(ATTEMPT,), user_ids=("user-4711",))
         for name, value in FIELDS.items():
             if hasattr(kind, name):
                 setattr(error, name, value)
