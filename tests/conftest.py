@@ -18,6 +18,8 @@ from support.servers import postgres_server, redis_server
 # Without bytecode each of the hundreds of processes that the tests start compiles the package: twice the time of a run.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Processes import the package that is tested.
+os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
 
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
 

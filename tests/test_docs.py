@@ -151,7 +151,6 @@ def is_shown(line, output):
 def run_in_shell(command):
     shell = subprocess.run(
         ["bash", "-c", f'exec 2>&1\npushsdk() {{ "{sys.executable}" -P -m pushsdk "$@"; }}\n{command}'],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         text=True,
         timeout=300,

@@ -4,12 +4,9 @@ import functools
 import json
 import logging
 import os
-from pathlib import Path
 
 import pytest
 from support.command_line import run_here
-
-from pushsdk import cli
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +14,6 @@ def _no_settings(monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith("PUSHSDK_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
-    monkeypatch.setenv("PYTHONPATH", str(Path(cli.__file__).parents[2]))
     monkeypatch.setenv("COLUMNS", "100")
 
 

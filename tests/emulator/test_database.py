@@ -13,7 +13,6 @@ import pytest
 
 from pushsdk.emulator.store.database import Database, StoreError
 
-ROOT = Path(__file__).parents[2]
 COUNT = "SELECT count(*) FROM inboxes"
 ADD = "INSERT INTO inboxes(id, digest, name, label) VALUES (2, 2, 2, '')"
 
@@ -47,12 +46,8 @@ def add_inbox(db):
 
 def python(code, *arguments):
     """Run code in another process."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 # Files

@@ -2,10 +2,8 @@
 
 import asyncio
 import itertools
-import os
 import sys
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +13,6 @@ from support.store_entries import users
 from pushsdk.emulator.store.queries import Store
 from pushsdk.emulator.store.search import parse
 
-ROOT = Path(__file__).parents[2]
 SERVE = """
 import asyncio, sys
 from pushsdk.emulator import Emulator
@@ -46,11 +43,8 @@ async def send_until_it_dies(port, number, responses, starts):
 async def test_every_answered_request_survives_a_kill(tmp_path, requests):
     responses, starts = Counter(), Counter()
     for _ in range(2):  # the second process continues with the same file
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", SERVE, str(tmp_path / "kept")),
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=asyncio.subprocess.PIPE,
-        )
+        command = sys.executable, "-c", SERVE, str(tmp_path / "kept")
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         port = int(await process.stdout.readline())
         enough = responses.total() + 3 * requests
         senders = [asyncio.create_task(send_until_it_dies(port, number, responses, starts)) for number in range(8)]

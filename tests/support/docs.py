@@ -84,6 +84,13 @@ DOCUMENTS = [README, *(page(path.stem) for path in sorted(GUIDE.glob("*.md")))]
 MODULES = {block.module: block.text for document in DOCUMENTS for block in document.blocks if block.module}
 
 
+def module(name):
+    """Run a module of the guide, and return its names."""
+    names = {"__name__": name}
+    exec(compile(MODULES[f"{name}.py"], name, "exec"), names)
+    return names
+
+
 def run(block, service=None):
     """Run an example. If it awaits at top level, it gets a ``message`` and a ``client``.
 

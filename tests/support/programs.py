@@ -29,7 +29,7 @@ class ProgramResult(NamedTuple):
 
 def run_python(*words, stdin="", cwd=None, **environ):
     """Run Python with these arguments to its end; a program that hangs fails the test. A variable of None is unset."""
-    environ = {**os.environ, "PYTHONPATH": ROOT, **environ}
+    environ = {**os.environ, **environ}
     ended = subprocess.run(
         [sys.executable, *map(str, words)],
         input=stdin,

@@ -5,7 +5,7 @@ import contextlib
 import sqlite3
 
 import pytest
-from support.docs import MODULES
+from support.docs import MODULES, module
 from support.service_thread import served
 from support.worker_frameworks import installed
 
@@ -33,25 +33,19 @@ def database(tmp_path):
     return path
 
 
-def recipe(name, function):
-    names = {}
-    exec(compile(MODULES[name], name, "exec"), names)
-    return names[function]
-
-
 def pushed(service):
     """Return the title that each user got."""
     return {user: push.message["title"]["en"] for push in service.pushes for user in push.user_ids}
 
 
-@pytest.mark.parametrize("name", ["sqlite_users.py", "sqlalchemy_users.py"])
+@pytest.mark.parametrize("name", ["sqlite_users", "sqlalchemy_users"])
 def test_a_cursor_is_streamed(name, service, database):
     where = database
-    if name == "sqlalchemy_users.py":
+    if name == "sqlalchemy_users":
         installed("sqlalchemy", "databases")
         where = f"sqlite:///{database}"
     with PushClient() as client:
-        report = recipe(name, "broadcast")(client, MESSAGE, where)
+        report = module(name)["broadcast"](client, MESSAGE, where)
     assert report.accepted == 2
     assert {*pushed(service)} == SWEDES
 
@@ -71,9 +65,9 @@ async def test_postgresql_leaves_out_who_opted_out(name, service, postgres_url, 
     assert {*pushed(service)} == SWEDES
 
 
-@pytest.mark.parametrize("name", ["polars_users.py", "pandas_users.py"])
+@pytest.mark.parametrize("name", ["polars_users", "pandas_users"])
 def test_rows_fill_the_texts(name, service, database):
     installed(name.partition("_")[0], "databases")
     with PushClient() as client, contextlib.closing(sqlite3.connect(database)) as db:
-        recipe(name, "send_each")(client, MESSAGE, db)
+        module(name)["send_each"](client, MESSAGE, db)
     assert pushed(service) == {"00123": "Hi Ann", "A0EE": "Hi Bob"}

@@ -11,7 +11,7 @@ import time
 
 import aiohttp
 import pytest
-from support.docs import MODULES, ROOT, page
+from support.docs import MODULES, page
 from support.programs import address_of
 from support.servers import free_port
 
@@ -34,7 +34,7 @@ def start(command, folder, service, **more):
     return subprocess.Popen(
         [sys.executable, *command],
         cwd=folder,
-        env=os.environ | address_of(service) | {"PYTHONPATH": str(ROOT)} | more,
+        env=os.environ | address_of(service) | more,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

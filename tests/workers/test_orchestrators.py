@@ -7,7 +7,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from support.docs import MODULES, ROOT
+from support.docs import MODULES
 from support.engine_oracle import oracle
 from support.kill_judge import verdict
 from support.programs import address_of
@@ -36,7 +36,7 @@ def prefect(tmp_path):
             return sock.connect_ex(("127.0.0.1", port)) == 0
 
     alone = {"HOME": str(tmp_path), "PREFECT_HOME": str(tmp_path / "prefect"), "DO_NOT_TRACK": "1"}
-    env = {**os.environ, **alone, "PYTHONPATH": str(ROOT), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    env = {**os.environ, **alone, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
     command = [sys.executable, *f"-m prefect server start --host 127.0.0.1 --port {port} --no-ui".split()]
     url = f"http://127.0.0.1:{port}/api"
     with Server(url, answers, command, signal="KILL", env=env):

@@ -10,7 +10,7 @@ import sys
 
 import asyncpg
 import pytest
-from support.docs import MODULES, ROOT, page
+from support.docs import MODULES, module, page
 from support.kill_judge import verdict
 from support.programs import address_of
 from support.service_thread import wait_until
@@ -31,14 +31,8 @@ async def db(postgres_url):
     await db.close()
 
 
-def names(module):
-    namespace = {"__name__": module}
-    exec(compile(MODULES[f"{module}.py"], module, "exec"), namespace)
-    return namespace
-
-
 async def test_a_row_is_written_if_the_transaction_commits(db):
-    ship = names("outbox_order")["ship"]
+    ship = module("outbox_order")["ship"]
     await ship(db, 1, "user-1")
     with pytest.raises(asyncpg.DataError):
         await ship(db, "not a number", "user-2")
@@ -54,7 +48,7 @@ async def test_relays_that_are_killed_push_no_row_twice_and_lose_none(db, postgr
     dice = random.Random(1)
     with EmulatorThread(Emulator(faults=[Fault.delay(0.05)], keep=2 * ROWS)) as host:
         emulator = host.emulator
-        environment = {**os.environ, **address_of(emulator), "PYTHONPATH": str(ROOT), "DATABASE_URL": postgres_url}
+        environment = {**os.environ, **address_of(emulator), "DATABASE_URL": postgres_url}
 
         def start():
             return subprocess.Popen([sys.executable, str(tmp_path / "outbox_relay.py")], env=environment)

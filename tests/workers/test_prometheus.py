@@ -4,7 +4,7 @@ import re
 from urllib.request import urlopen
 
 import pytest
-from support.docs import MODULES, page
+from support.docs import module, page
 from support.service_thread import served
 from support.worker_frameworks import installed
 
@@ -17,11 +17,9 @@ def test_a_scrape_has_the_outcomes_and_the_durations_of_the_pushes(monkeypatch):
     import prometheus_client
     from prometheus_client.parser import text_string_to_metric_families
 
-    namespace = {}
-    exec(compile(MODULES["prometheus_push.py"], "prometheus_push.py", "exec"), namespace)
     message = MobilePush(title={"en": "s3cret"}, ios_enabled=True)
     server, thread = prometheus_client.start_http_server(0, addr="127.0.0.1")
-    with served(monkeypatch) as service, namespace["make_client"](retry=RetryPolicy.none()) as client:
+    with served(monkeypatch) as service, module("prometheus_push")["make_client"](retry=RetryPolicy.none()) as client:
         client.send(["user-1", "user-2"], message)
         service.set_faults([Fault.status(400)])
         with pytest.raises(RejectedError):

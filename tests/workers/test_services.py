@@ -1,18 +1,16 @@
 """The services of the guide: making and closing the client, errors, and shutdown with a call in flight."""
 
 import asyncio
-import os
 import sys
 from contextlib import asynccontextmanager, suppress
-from types import ModuleType
 
 import aiohttp
 import pytest
 from aiohttp import web
+from support.docs import MODULES, module
 from support.programs import run_python
 from support.servers import free_port
 from support.worker_frameworks import installed
-from support.worker_lab import MODULES, ROOT
 
 from pushsdk import ConfigurationError, NotSentError, PushError, ValidationError
 from pushsdk.emulator import Emulator, Fault
@@ -26,16 +24,9 @@ async def emulator(monkeypatch):
         yield emulator
 
 
-def module(name):
-    """Return a module of the guide."""
-    loaded = ModuleType(name)
-    exec(compile(MODULES[f"{name}.py"], name, "exec"), vars(loaded))
-    return loaded
-
-
 @asynccontextmanager
 async def aiohttp_service():
-    runner = web.AppRunner(module("aiohttp_service").make_app())
+    runner = web.AppRunner(module("aiohttp_service")["make_app"]())
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -50,7 +41,7 @@ async def fastapi_service():
     installed("uvicorn", "fastapi")
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(module("fastapi_service").app, port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(module("fastapi_service")["app"], port=0, log_level="error"))
     serving = asyncio.create_task(server.serve())
     while not server.started:
         assert not serving.done()
@@ -118,7 +109,7 @@ async def test_an_error_of_the_program_or_of_its_input_asks_nobody_to_try_again(
         async def handler(_):
             raise error
 
-        return await module("aiohttp_service").push_errors(None, handler)
+        return await module("aiohttp_service")["push_errors"](None, handler)
 
     with pytest.raises(web.HTTPBadGateway):
         await pushing(CERTIFICATE)
@@ -129,7 +120,7 @@ async def test_an_error_of_the_program_or_of_its_input_asks_nobody_to_try_again(
         await pushing(wrong_setting)
     assert caplog.text.count("the certificate is wrong") == 1
     installed("fastapi", "fastapi")
-    push_failed = module("fastapi_service").push_failed
+    push_failed = module("fastapi_service")["push_failed"]
     response = await push_failed(None, CERTIFICATE)
     assert response.status_code == 502
     assert response.headers.get("Retry-After") is None
@@ -139,7 +130,7 @@ async def test_an_error_of_the_program_or_of_its_input_asks_nobody_to_try_again(
     with pytest.raises(ConfigurationError):
         await push_failed(None, wrong_setting)
     installed("flask", "flask")
-    assert module("flask_service").push_failed(CERTIFICATE) == ({"detail": "not pushed"}, 502)
+    assert module("flask_service")["push_failed"](CERTIFICATE) == ({"detail": "not pushed"}, 502)
     assert caplog.text.count("the certificate is wrong") == 3
 
 
@@ -182,9 +173,7 @@ async def test_gunicorn_completes_a_push_of_flask_on_sigterm(emulator, tmp_path)
     (tmp_path / "flask_service.py").write_text(MODULES["flask_service.py"])
     port = free_port()
     command = ["-m", "gunicorn", "--threads", "8", "--bind", f"127.0.0.1:{port}", "flask_service:app"]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=tmp_path)
     async with aiohttp.ClientSession() as session:
         posted = None
         while posted is None:
