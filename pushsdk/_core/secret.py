@@ -72,11 +72,19 @@ def masker(secret: Secret | None) -> Callable[..., str]:
 
     def mask(text: str, *, is_cut: bool = False) -> str:
         """Return the text with ``***`` for the secret. ``is_cut``: the text may end within it."""
-        if is_cut and (cuts := [*_cuts(text, forms)]):
-            text = text[: min(cuts)] + "***"
         for form in forms:
             text = text.replace(form, "***")
-        return _masked(text, forms) if re.search(_LEADS, text) else text
+        if not (is_cut or re.search(_LEADS, text)):
+            return text
+        read, ends = _read(text)
+        for form in forms:
+            read = read.replace(form, _HIDDEN * len(form))
+        if is_cut:
+            first = min(_cuts(text, read, ends, forms), default=len(read))
+            read = read[:first].ljust(len(read), _HIDDEN)
+        for part in reversed([*re.finditer(f"{_HIDDEN}+", read)]):
+            text = text[: ends[part.start()]] + "***" + text[ends[part.end()] :]
+        return text
 
     return mask
 
@@ -96,26 +104,15 @@ def _forms(plain: str) -> set[str]:
     return forms - {""}
 
 
-def _masked(text: str, forms: Iterable[str]) -> str:
-    """Return the text with ``***`` for each form in it, as it reads."""
-    read, ends = _read(text)
-    for form in forms:
-        read = read.replace(form, _HIDDEN * len(form))
-    for part in reversed([*re.finditer(f"{_HIDDEN}+", read)]):
-        text = text[: ends[part.start()]] + "***" + text[ends[part.end()] :]
-    return text
-
-
-def _cuts(text: str, forms: Iterable[str]) -> Iterator[int]:
+def _cuts(text: str, read: str, ends: list[int], forms: Iterable[str]) -> Iterator[int]:
     """Yield where a form begins that the text's end cuts, perhaps within an escape. One character tells nothing."""
-    read, ends = _read(text)
     for end, place in [*enumerate(ends)][-_LONGEST:]:
         rest = text[place:]
         if re.fullmatch(_BEGUN, rest):
             for form in forms:
                 for start in range(max(0, end - len(form)), end - (not rest)):
                     if form.startswith(read[start:end]):
-                        yield ends[start]
+                        yield start
 
 
 def _read(text: str) -> tuple[str, list[int]]:
