@@ -3,7 +3,6 @@
 Each caller gets another object. An exception holds `Facts`, from which its text is made when it is read.
 """
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
@@ -70,13 +69,8 @@ def _kind_of(verdict: Verdict, decisive: Attempt | None) -> type[errors.PushErro
 def _wait_of(error: errors.PushError, verdict: Verdict, decisive: Attempt | None) -> float | None:
     """Return the seconds that the service asked to wait, if the error is about that."""
     if isinstance(error, errors.NotSentError):
-        return _whole(verdict.retry_after)
+        return verdict.retry_after
     return decisive.retry_after if decisive and isinstance(error, errors.RateLimitedError) else None
-
-
-def _whole(seconds: float | None) -> float | None:
-    """Round up: a pause's rest has fractions, and a Retry-After that is passed on may not."""
-    return None if seconds is None else float(math.ceil(seconds))
 
 
 def conclude(
@@ -168,7 +162,7 @@ def _in_order(users: Sequence[str], parts: Verdicts) -> dict[str, Outcome]:
 def _set_retry(error: errors.PartialError, verdicts: Sequence[Verdict], *, is_allowed: bool) -> None:
     """Say if the call may be retried, and when. ``verdicts``: those that may succeed later."""
     error.retryable = bool(verdicts) and is_allowed
-    error.retry_after = _whole(max((v.retry_after for v in verdicts if v.retry_after is not None), default=None))
+    error.retry_after = max((v.retry_after for v in verdicts if v.retry_after is not None), default=None)
 
 
 _FROM_BEST_TO_WORST = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN)

@@ -56,8 +56,8 @@ class RateLimiter:
         self.not_before = max(self.not_before, until)
 
     def pause_left(self, now: float) -> float:
-        """Return the seconds until the pause ends, or 0."""
-        return max(0.0, self.paused_until - now)
+        """Return the seconds until the pause ends, rounded up as a Retry-After that is passed on has no fractions."""
+        return float(math.ceil(max(0.0, self.paused_until - now)))
 
     def _cost(self, users: int) -> float:
         return max(self._per_request, self._per_user * users)
