@@ -176,7 +176,6 @@ async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: P
     planner = Planner(
         Comparison(journal) if journal.sealed else journal,
         offload=engine.offload,
-        durable=settings.syncs or journal.sealed,  # a comparison reads the whole plan
         report=report,
         stop=settings.stop,
     )

@@ -2,8 +2,8 @@
 
 Group commit: the events from one event loop turn, or from the time that a commit takes, share the next commit. A
 commit without a sync takes tens of microseconds and is made in the event loop; a thread would cost more, and under load
-up to 5 ms of latency, the interpreter's switch interval. A commit that syncs, or that waits for another program's
-lock, is made in a thread.
+up to 5 ms of latency, the interpreter's switch interval. A commit that syncs is made in a thread, and so is all that
+waits for another program's lock.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._io.threads import Offload
-from pushsdk._runs.plan import ChunkRequest, Event, Notes, UserRange
+from pushsdk._runs.plan import Chunk, ChunkRequest, Event, Notes, UserRange
 from pushsdk._runs.run_file.file import run_file_error
 from pushsdk._runs.run_file.journal import Journal
 
@@ -41,14 +41,10 @@ class RunFileLog:
 
     is_quick = True
 
-    def __init__(
-        self, journal: Journal, *, loop: asyncio.AbstractEventLoop, offload: Offload, durable: bool = False
-    ) -> None:
-        """``durable`` claims are on the disk before their requests are sent."""
+    def __init__(self, journal: Journal, *, loop: asyncio.AbstractEventLoop, offload: Offload) -> None:
         self._journal = journal
         self._loop = loop
         self._offload = offload
-        self._durable = durable
         # The events for the next commit. Set by ``_add``.
         self._pending: _Group | None = None
         # Events in the commit that runs in a thread.
@@ -79,10 +75,17 @@ class RunFileLog:
         self._group().notes = notes
 
     def stopped_by(self) -> str | None:
-        """Return who has left a stop mark; as of the last commit while one in a thread has the file to itself."""
-        if self._committing is None:
-            self._stopped_by = self._journal.stopped_by()
+        """Return who has left a stop mark; as of the last commit while a thread or another program has the file."""
+        self._stopped_by = self._journal.stopped_by() or self._stopped_by
         return self._stopped_by
+
+    async def load(self, number: int) -> Chunk:
+        """Return a chunk in the plan, read in a thread if that has to wait."""
+        try:
+            return self._journal.load(number, at_once=True)
+        except BlockingIOError:
+            chunk: Chunk = await self._offload(functools.partial(self._journal.load, number))
+            return chunk
 
     def deadline(self) -> float:
         """Return infinity: these claims never expire."""
@@ -140,7 +143,9 @@ class RunFileLog:
         return group
 
     def _begin(self, group: _Group) -> None:
-        if self._durable or not self._write(group, at_once=True):
+        try:
+            self._write(group, at_once=True)
+        except BlockingIOError:
             self._begin_in_thread(group)
         else:
             self._pending = None
@@ -163,18 +168,17 @@ class RunFileLog:
         if self._pending is not None:
             self._begin_in_thread(self._pending)
 
-    def _write(self, group: _Group, *, at_once: bool = False) -> bool:
-        """Commit. Return False if ``at_once`` and another program has locked the file."""
+    def _write(self, group: _Group, *, at_once: bool = False) -> None:
         if self.failed is None:
             group.is_begun = not at_once
             try:
-                is_done = self._journal.commit(group.events, group.notes, at_once=at_once)
+                self._journal.commit(group.events, group.notes, at_once=at_once)
                 if not at_once:
-                    self._stopped_by = self._journal.stopped_by()
-                return is_done
+                    self.stopped_by()
+            except BlockingIOError:
+                raise
             except Exception as error:  # noqa: BLE001 - raised by ``check``
                 self.failed = error
-        return True
 
     def _end(self, group: _Group) -> None:
         if self.failed is None:

@@ -62,11 +62,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))
         warn_of_unused(self.sending.policy)
 
-    @property
-    def syncs(self) -> bool:
-        """Return True if each commit must reach the disk. A temporary file does not survive a power failure anyway."""
-        return self.durable and self.path is not None
-
 
 class Pipeline:
     """Sends a plan, once. Made for one run in one event loop."""
@@ -76,7 +71,7 @@ class Pipeline:
         self._settings = settings
         self._engine = engine
         self._loop = engine.loop
-        self._log = RunFileLog(journal, loop=self._loop, offload=engine.offload, durable=settings.syncs)
+        self._log = RunFileLog(journal, loop=self._loop, offload=engine.offload)
         self._sender = ChunkSender(
             engine,
             self._log,
@@ -157,7 +152,7 @@ class Pipeline:
             return
         work: list[tuple[UserRange, bool]] = []
         for positions, in_doubt in self._work:
-            users = self._journal.load(positions.chunk).user_ids()
+            users = (await self._log.load(positions.chunk)).user_ids()
             start, first = positions.start, self._journal.first_user(positions.chunk)
             listed = [user in only_users for user in users[start - first : positions.stop - first]]
             for is_listed, group in itertools.groupby(listed):
@@ -185,7 +180,7 @@ class Pipeline:
         )
         logger.info("the run %s: %s", phase, numbers)
 
-    def _next(self) -> tuple[ChunkRequest, bool] | None:
+    async def _next(self) -> tuple[ChunkRequest, bool] | None:
         """Return the next request, and True if its last outcome is unknown; None if none is left or may start."""
         self._log.check()
         if self.stop_reason is not None or (work := next(self._work, None)) is None:
@@ -194,19 +189,20 @@ class Pipeline:
             self._is_limited = True
             return None
         positions, in_doubt = work
-        try:
-            chunk = self._journal.load(positions.chunk)
-        except RunFileError as error:
-            # Requests in flight can still complete and be recorded.
-            self._read_error = error
-            self.stop("failure", "its plan can't be read")
-            return None
         users = positions.users
         if users > self._left:
             users = int(self._left)
             positions = UserRange(positions.chunk, positions.start, positions.start + users)
             self._is_limited = True
         self._left -= users
+        try:
+            chunk = await self._log.load(positions.chunk)
+        except RunFileError as error:
+            # Requests in flight can still complete and be recorded.
+            self._read_error = error
+            self.stop("failure", "its plan can't be read")
+        if self.stop_reason is not None:
+            return None
         first = self._journal.first_user(positions.chunk)
         return ChunkRequest.of(positions, chunk, self._journal.header, first), in_doubt
 
@@ -219,7 +215,7 @@ class Pipeline:
         limiter = self._engine.limiter
         limiter.run_requests += 1
         try:
-            while (work := self._next()) is not None:
+            while (work := await self._next()) is not None:
                 request, in_doubt = work
                 self._untried += await self._sender.deliver(request, in_doubt=in_doubt)
                 self._add_workers(workers)

@@ -53,7 +53,7 @@ class Comparison:
         self._journal = journal
         self._sum = 0
 
-    def add(self, chunks: Iterable[Chunk]) -> None:
+    def add(self, chunks: Iterable[Chunk], *, at_once: bool = True) -> None:
         """Add the next chunks that the call would send."""
         self.users += sum([chunk.users for chunk in chunks])
         self._sum += sum(map(_hashes, chunks))
@@ -89,7 +89,6 @@ class Planner:
         journal: Journal | Comparison,
         *,
         offload: Offload,
-        durable: bool,
         report: Callable[[int], None],
         stop: asyncio.Event | None,
     ) -> None:
@@ -98,7 +97,6 @@ class Planner:
         self._offload = offload
         self._report = report
         self._stop = stop
-        self._durable = durable
         #: The reason for an early end. Set by ``stop``, also while another thread plans.
         self.stop_reason: StopReason | None = None
         self._waiting: list[Chunk] = []
@@ -125,7 +123,7 @@ class Planner:
             async with aclosing(blocks_of(requests)) as blocks:
                 async for block in blocks:
                     self._add_requests(block)
-                    await self._write(self._store)
+                    await self._write()
         await self._seal(requests)
 
     def stop(self, by: StopCause, reason: str) -> None:
@@ -142,23 +140,22 @@ class Planner:
             await settled(task)
             raise
 
-    async def _write(self, work: Callable[[], object]) -> None:
-        """Write to the file; in a thread if that waits for the disk."""
-        if self._durable:
-            await self._in_thread(work)
-        else:
-            work()
+    async def _write(self) -> None:
+        try:
+            self._store(at_once=True)
+        except BlockingIOError:
+            await self._in_thread(self._store)
 
     async def _seal(self, users: object) -> None:
-        await self._write(lambda: self._store(1))
-        # Told here: a thread has no line in the caller's code.
+        await self._in_thread(lambda: self._store(1))
+        # Told here: a thread has no line in the caller's code. Before the seal: the caller may make errors of warnings.
         for text in await self._in_thread(lambda: [*damage_texts(users, self._damages)]):
             warn_caller(text)
         excluded = 0
         if isinstance(users, (Audience, Personalized)):
             self._duplicates += users.summary.duplicates
             excluded = users.summary.excluded
-        await self._write(lambda: self._journal.seal(duplicates=self._duplicates, excluded=excluded))
+        await self._in_thread(lambda: self._journal.seal(duplicates=self._duplicates, excluded=excluded))
 
     def _add_all(self, add: Callable[[Any], None], batches: Iterable[Sequence[Any]]) -> None:
         for batch in batches:
@@ -173,7 +170,7 @@ class Planner:
                     self._taken += len(block)
                     for ids in distinct.add(block) if self._header.dedupe else [block]:
                         self._add_ids(ids)
-                    await self._write(self._store)
+                    await self._write()
             await self._in_thread(lambda: self._add_all(self._add_ids, distinct.finish()))
             self._duplicates = distinct.duplicates
 
@@ -213,10 +210,10 @@ class Planner:
         self._duplicates += duplicates
         return Chunk(len(distinct), ids, encoded, custom)
 
-    def _store(self, at_least: int | None = None) -> None:
+    def _store(self, at_least: int | None = None, *, at_once: bool = False) -> None:
         """Store the waiting chunks if there are enough; report; raise PlanningStoppedError if stopped."""
         if len(self._waiting) >= (at_least or CHUNKS_PER_COMMIT[self._header.kind]):
-            self._journal.add(self._waiting)
+            self._journal.add(self._waiting, at_once=at_once)
             self._waiting = []
         self._report(self._journal.users)
         if self._stop is not None and self._stop.is_set():

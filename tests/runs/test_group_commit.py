@@ -18,13 +18,14 @@ class Tape:
         #: The number of events per commit, and the users of the events that were reported as committed.
         self.groups = []
         self.committed = []
-        self.broken = False
+        self.broken = self.is_durable = False
 
     def commit(self, events, notes, *, at_once=False):
+        if at_once and self.is_durable:
+            raise BlockingIOError
         if self.broken:
             raise OSError("the disk is full")
         self.groups.append(len(events))
-        return True
 
     def stopped_by(self):
         return None
@@ -45,12 +46,8 @@ class Log(RunFileLog):
     """A ``RunFileLog`` on a ``Tape``; users are numbers. With an ``offload`` it is durable."""
 
     def __init__(self, tape, offload=None):
-        super().__init__(
-            tape,
-            loop=asyncio.get_running_loop(),
-            offload=offload or in_thread,
-            durable=offload is not None,
-        )
+        tape.is_durable = offload is not None
+        super().__init__(tape, loop=asyncio.get_running_loop(), offload=offload or in_thread)
 
     def write(self, user):
         self.settle(UserRange(0, user, user + 1), UserStatus(UserState.ACCEPTED, 204))

@@ -82,8 +82,9 @@ def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path, monkeypatch):
         loop, opening = asyncio.get_running_loop(), asyncio.Event()
 
         def slowly(journal, *parts, at_once=False):
-            loop.call_soon_threadsafe(opening.set)
-            assert go.wait(10)
+            if not at_once:
+                loop.call_soon_threadsafe(opening.set)
+                assert go.wait(10)
             return commit(journal, *parts, at_once=at_once)
 
         monkeypatch.setattr(Journal, "commit", slowly)
@@ -230,10 +231,10 @@ async def test_the_path_of_a_run_does_not_follow_the_working_directory(tmp_path,
 async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users(tmp_path, monkeypatch):
     load = Journal.load
 
-    def fail(journal, number):
+    def fail(journal, number, **options):
         if number == 4:
             raise RunFileError("the run: it is damaged")
-        return load(journal, number)
+        return load(journal, number, **options)
 
     monkeypatch.setattr(Journal, "load", fail)
     async with client_of(FakeService(), batching=SMALL, limits=Limits(in_flight=4)) as client:

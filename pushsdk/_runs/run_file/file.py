@@ -1,7 +1,8 @@
 """The run file in SQLite: path, lock, creation, opening, commits and errors. The journal decides on its rows.
 
 It has a rollback journal, not a write-ahead log, so after each commit the file is complete without a file beside it.
-One connection, one thread at a time, one process.
+One connection, one process, one thread at a time. An event loop's thread makes its calls ``at_once``: they don't wait
+for another thread, another program's lock or the disk, but do nothing and raise BlockingIOError.
 """
 
 import json
@@ -9,6 +10,7 @@ import os
 import re
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -184,8 +186,12 @@ class RunFile:
         # Why nothing can be written; set by the first failure. A failed fsync is never retried: the system may have
         # dropped the pages that it could not write, and would report success the next time.
         self._failed = None if write else "it was opened for reading only: open it with write=True"
-        # True if a commit waits for other programs' locks. Set by ``commit``.
+        # Held while a thread uses the connection.
+        self._turn = threading.Lock()
+        # True if SQLite waits for other programs' locks. Set by ``_used``.
         self._waits = True
+        # True if each commit waits for the disk. Set by ``_for_writing``.
+        self._durable = False
 
     @classmethod
     def create(cls, run_path: RunFilePath, fill: Callable[[Connection], object], *, durable: bool) -> "RunFile":
@@ -241,43 +247,58 @@ class RunFile:
                 raise run_file_error(self.path, why_failed(error)) from None
             raise
 
-    def read(self, sql: str, *values: int) -> list[Any]:
+    def read(self, sql: str, *values: int, at_once: bool = False) -> list[Any]:
         """Return all rows. An open statement would block the writer."""
         self._check_usable()
         try:
-            return self._db.execute(sql, values).fetchall()
+            with self._used(at_once):
+                return self._db.execute(sql, values).fetchall()
         except _ERRORS as error:
             raise run_file_error(self.path, why_failed(error)) from None
 
-    def commit(self, work: Callable[[Connection], object], *, outcome: Outcome, at_once: bool = False) -> bool:
+    def commit(self, work: Callable[[Connection], object], *, outcome: Outcome, at_once: bool = False) -> None:
         """Do ``work`` in one transaction. After a failure every later call fails with the same reason.
 
-        ``outcome`` is the users' outcome if the commit fails. If another program has locked the file, wait for
-        ``LOCK_TIMEOUT`` seconds; with ``at_once`` return False instead, and nothing was done.
+        ``outcome`` is the users' outcome if the commit fails. After a BlockingIOError, nothing was done.
         """
         self._check_usable()
         if self._failed is not None:
             raise run_file_error(self.path, self._failed, outcome=outcome)
-        execute = self._db.execute
+        if at_once and self._durable:
+            raise BlockingIOError
         try:
-            if at_once is self._waits:
-                execute(f"PRAGMA busy_timeout = {0 if at_once else int(LOCK_TIMEOUT * 1000)}")
-                self._waits = not at_once
-            execute("BEGIN IMMEDIATE")
-            work(self._db)
-            execute("COMMIT")
-            return True
+            with self._used(at_once):
+                self._db.execute("BEGIN IMMEDIATE")
+                work(self._db)
+                self._db.execute("COMMIT")
+        except BlockingIOError:
+            raise
         except _ERRORS as error:
-            if at_once and _name(error).startswith("SQLITE_BUSY"):
-                with suppress(*_ERRORS):
-                    execute("ROLLBACK")
-                return False
             why = why_failed(error, _NEXT_STEP[outcome])
             self._fail(why)
             raise run_file_error(self.path, why, outcome=outcome) from error
         except BaseException:
             self._fail("an earlier write was interrupted: open it again")
             raise
+
+    @contextmanager
+    def _used(self, at_once: bool) -> Iterator[None]:
+        """Use the connection. Wait for other programs' locks, for ``LOCK_TIMEOUT`` seconds, unless ``at_once``."""
+        if not self._turn.acquire(blocking=not at_once):
+            raise BlockingIOError
+        try:
+            if at_once is self._waits:
+                self._db.execute(f"PRAGMA busy_timeout = {0 if at_once else int(LOCK_TIMEOUT * 1000)}")
+                self._waits = not at_once
+            yield
+        except sqlite3.Error as error:
+            if not (at_once and _name(error).startswith("SQLITE_BUSY")):
+                raise
+            with suppress(*_ERRORS):
+                self._db.execute("ROLLBACK")
+            raise BlockingIOError from None
+        finally:
+            self._turn.release()
 
     def leave_mark(self, data: bytes, crc: int) -> None:
         """Write the stop mark into a file that was opened for reading: another process writes the rest."""
@@ -317,6 +338,7 @@ class RunFile:
         db.execute("PRAGMA journal_mode = PERSIST")
         # A killed process loses nothing that the system has received; only a power failure does.
         db.execute(f"PRAGMA synchronous = {'EXTRA' if durable else 'OFF'}")
+        self._durable = durable
         if durable:
             sync_folder(self.path.parent)
 

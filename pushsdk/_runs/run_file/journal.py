@@ -98,7 +98,10 @@ class ChunkSize(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Journal:
-    """One run and its file. Made by ``open`` or ``open_or_create``. For one thread at a time."""
+    """One run and its file. Made by ``open`` or ``open_or_create``. For one thread at a time.
+
+    ``at_once`` is as in ``RunFile``.
+    """
 
     def __init__(self, run_path: RunFilePath, file: RunFile, header: Header) -> None:
         self._run_path = run_path
@@ -182,11 +185,11 @@ class Journal:
             why = "its plan is incomplete and nothing was sent: start the broadcast again"
             raise run_file_error(self.path, why, kind=RunPlanError)
 
-    def add(self, chunks: Sequence[Chunk]) -> None:
+    def add(self, chunks: Sequence[Chunk], *, at_once: bool = False) -> None:
         """Add the plan's next chunks in one transaction. Raise RunFileError if that fails."""
         rows = list(_pack(chunks, self.chunks))
         insert = "INSERT INTO plan VALUES (?, ?, ?)"
-        self._file.commit(lambda db: db.executemany(insert, rows), outcome=Outcome.NOT_SENT)
+        self._file.commit(lambda db: db.executemany(insert, rows), outcome=Outcome.NOT_SENT, at_once=at_once)
         for _, _, crc in rows:
             self._digest.update(b"%d," % crc)
         self._extend([chunk.users for chunk in chunks])
@@ -203,11 +206,10 @@ class Journal:
         self._file.commit(work, outcome=Outcome.NOT_SENT)
         self.sealed, self.duplicates, self.excluded, self._crc = True, duplicates, excluded, crc
 
-    def commit(self, events: Sequence[Event], notes: Notes | None = None, *, at_once: bool = False) -> bool:
+    def commit(self, events: Sequence[Event], notes: Notes | None = None, *, at_once: bool = False) -> None:
         """Commit ``events``, and new notes, in one transaction. ``apply`` them afterwards, in the thread that reads.
 
-        Raises RunFileError if that fails; the journal then accepts no further writes. Returns False only with
-        ``at_once``, if another program has locked the file: nothing was done, so commit again without ``at_once``.
+        Raises RunFileError if that fails; the journal then accepts no further writes.
         """
         users = self.users
         for start, stop, _ in events:
@@ -223,10 +225,8 @@ class Journal:
             if notes is not None:
                 db.execute("INSERT OR REPLACE INTO meta VALUES (2, ?, ?)", _encode(notes))
 
-        if not self._file.commit(work, outcome=Outcome.UNKNOWN, at_once=at_once):
-            return False
+        self._file.commit(work, outcome=Outcome.UNKNOWN, at_once=at_once)
         self._seq, self._crc = seq, crc
-        return True
 
     def apply(self, events: Sequence[Event], notes: Notes | None = None) -> None:
         """Update the states with events that have been committed, and the notes."""
@@ -246,17 +246,20 @@ class Journal:
     def first_user(self, chunk: int) -> int:
         return self._offsets[chunk]
 
-    def load(self, number: int) -> Chunk:
+    def load(self, number: int, *, at_once: bool = False) -> Chunk:
         """Return a chunk by its number. The next chunk is cheap: neighbors share a row."""
         first, chunks = self._pack
         if not first <= number < first + len(chunks):
-            first, chunks = self._pack = self._fetch(number)
+            first, chunks = self._pack = self._fetch(number, at_once)
         return chunks[number - first]
 
     def stopped_by(self, since: float | None = None) -> str | None:
-        """Return who has left a stop mark since this Unix time, by default the time when the journal was opened."""
-        with suppress(Damaged, RunFileError):
-            for row in self._file.read(_SELECT_MARK):
+        """Return who has left a stop mark since this Unix time, by default the time when the journal was opened.
+
+        None also if that can't be read at once.
+        """
+        with suppress(Damaged, RunFileError, BlockingIOError):
+            for row in self._file.read(_SELECT_MARK, at_once=True):
                 mark = _decode(_MARK, row)
                 return mark.by if mark.at >= (self._run_path.opened if since is None else since) else None
         return None
@@ -385,9 +388,9 @@ class Journal:
             position = min(stop, offsets[chunk + 1])
             yield status, UserRange(chunk, start, position)
 
-    def _fetch(self, number: int) -> tuple[int, list[Chunk]]:
+    def _fetch(self, number: int, at_once: bool) -> tuple[int, list[Chunk]]:
         with suppress(Damaged):
-            for first, *row in self._file.read(_SELECT_PACK, number):
+            for first, *row in self._file.read(_SELECT_PACK, number, at_once=at_once):
                 chunks = _decode(_CHUNKS, row, first)
                 if number < first + len(chunks):
                     return first, chunks

@@ -267,7 +267,7 @@ def _counted(
     )
     counts = _Counts(header, settings)
     journal: Any = counts
-    planner = Planner(journal, offload=asyncio.to_thread, durable=False, report=lambda _: None, stop=None)
+    planner = Planner(journal, offload=asyncio.to_thread, report=lambda _: None, stop=None)
     if into:
         requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
         asyncio.run(planner.each(requests))
