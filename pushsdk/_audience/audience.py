@@ -282,8 +282,7 @@ def _audience_of(users: "AnyPath | Audience | Iterable[str]", key: str) -> Audie
 
 def _part(batches: Iterator[list[Any]], index: int, of: int, *, rows: bool) -> Iterator[list[Any]]:
     def number(item: Any) -> int:
-        # A lone surrogate is an error where the id is encoded.
-        user = (item[0] if rows else item).encode(errors="surrogatepass")
+        user = (item[0] if rows else item).encode()
         return int.from_bytes(blake2b(user, digest_size=8).digest()) % of
 
     for batch in batches:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from pushsdk._core.errors import RunFileError, ValidationError
+from pushsdk._core.errors import RunFileError
 
 # Ids in a batch.
 BATCH = 10_000
@@ -75,10 +75,7 @@ class Distinct(AbstractContextManager["Distinct"]):
             self._spills[1].add(dict(zip(ids, ids, strict=True)), _size_of_ids(ids))
 
     def add(self, items: Sequence[Any]) -> list[list[Any]]:
-        """Add a batch and return its items whose ids are new, as none or one batch.
-
-        Raises ValidationError if an id that is not Unicode has to be spilled.
-        """
+        """Add a batch and return its items whose ids are new, as none or one batch."""
         fresh = _without(self._first(items), self._seen)
         self.duplicates += len(items) - len(fresh)
         if self._spills is not None:
@@ -173,7 +170,7 @@ class _Spill:
     def _write(self) -> None:
         for items, blocks in zip(self._waiting, self._blocks, strict=True):
             if items:
-                data = _packed(items)
+                data = _encode(items)
                 with _on_disk():
                     self._file.write(data)
                 blocks.extend((self._end, len(data)))
@@ -199,16 +196,9 @@ def _on_disk() -> Iterator[None]:
         ) from None
 
 
-def _packed(items: object) -> bytes:
-    try:
-        return _encode(items)
-    except UnicodeEncodeError:
-        raise ValidationError("a user id holds a lone surrogate, which is not Unicode") from None
-
-
 def _size_of_rows(rows: list[Row]) -> int:
     """Return the bytes that the rows take in memory, at most."""
-    return _BLOAT * len(_packed(rows)) + _OVERHEAD * len(rows)
+    return _BLOAT * len(_encode(rows)) + _OVERHEAD * len(rows)
 
 
 def _size_of_ids(ids: Collection[str]) -> int:

@@ -131,7 +131,7 @@ _ID_FIXES = {
     "BLOB": "decode({0}) in a query, if all are UTF-8",
 }
 # The same for the value of another column. Dates and times are ISO 8601; some tools write NaN for NULL.
-_NESTED = r".*\[\d*\]|STRUCT\(.*|MAP\(.*|UNION\(.*|JSON|VARIANT"
+_NESTED = r".*\[\d*\]|STRUCT\(.*|MAP\(.*|UNION\(.*|JSON|VARIANT|U?HUGEINT"
 _VALUE_SQL = {
     _NESTED: "CAST(to_json({0}) AS VARCHAR)",
     rf"VARCHAR|BOOLEAN|{_INTEGER}": "{0}",
@@ -180,12 +180,10 @@ def id_columns(id_sql: str, key: str) -> str:
 def first_bad_id(db: Connection, source: str, key: str) -> str | None:
     """Return the number of the first ``source`` row without an id, and the reason; None if all rows have one."""
     rows = f"SELECT number, id IS NULL, kind FROM {source} WHERE id IS NULL OR id = '' ORDER BY number LIMIT 1"
-    row = db.execute(rows).fetchone()
-    if row is None:
-        return None
-    number, missing, kind = row
-    null = "NULL" if kind in (None, "NULL") else f"JSON of type {kind}: a text or an integer is needed"
-    return f"row {number}: {printable(key, 60)} is {null if missing else 'empty'}"
+    for number, missing, kind in db.execute(rows).fetchall():
+        null = "NULL" if kind in (None, "NULL") else f"JSON of type {kind}: a text or an integer is needed"
+        return f"row {number}: {printable(key, 60)} is {null if missing else 'empty'}"
+    return None
 
 
 class ValueColumns:
@@ -197,7 +195,6 @@ class ValueColumns:
         self.sql = [self._expression(column, types[column]) for column in names]
         """One expression for each of ``names``. Raises ValidationError for a column that JSON has no form for."""
         self._nested = [column for column in names if _matches(_NESTED, types[column])]
-        self._large = [column for column in names if types[column] in ("HUGEINT", "UHUGEINT")]
 
     def of(self, rows: Iterable[tuple[Any, ...]], first: int | None = None) -> list[Row]:
         """Return the id and the columns that are not NULL.
@@ -210,16 +207,19 @@ class ValueColumns:
             if None in row:
                 fields = {name: value for name, value in fields.items() if value is not None}
             batch.append((row[0], fields))
-        if self._nested or self._large:
-            self._convert(batch, first)
+        if self._nested:
+            self._decode(batch, first)
         return batch
 
-    def _convert(self, batch: list[Row], first: int | None) -> None:
+    def _decode(self, batch: list[Row], first: int | None) -> None:
         for number, (_, fields) in enumerate(batch, first or 0):
-            for name in fields.keys() & self._nested:
-                fields[name] = self._decoded(fields[name], name, f", row {number}" if first else "")
-            for name in fields.keys() & self._large:
-                fields[name] = sendable(fields[name])
+            for column in fields.keys() & self._nested:
+                try:
+                    fields[column] = sendable(msgspec.json.decode(fields[column]))
+                except (msgspec.DecodeError, RecursionError):
+                    place = f"{printable(self._name)}, row {number}" if first else printable(self._name)
+                    text = f"{place}: {printable(column, 60)} can't be written as JSON (a NaN in it?)"
+                    raise ValidationError(text) from None
 
     def _expression(self, column: str, kind: str) -> str:
         if sql := _sql_by_type(_VALUE_SQL, kind, column):
@@ -228,14 +228,6 @@ class ValueColumns:
             f"{printable(self._name)}: column {printable(column, 60)} is of type {printable(kind, 60)}, which JSON has "
             "no form for: leave it out, or turn it into a text, in a query"
         )
-
-    def _decoded(self, text: str, column: str, row: str) -> Any:
-        try:
-            return sendable(msgspec.json.decode(text))
-        except (msgspec.DecodeError, RecursionError):
-            raise ValidationError(
-                f"{printable(self._name)}{row}: {printable(column, 60)} can't be written as JSON (a NaN in it?)"
-            ) from None
 
 
 def quoted(name: str) -> str:

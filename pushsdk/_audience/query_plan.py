@@ -120,6 +120,6 @@ _RULES: Mapping[str, Callable[[_Tracer, Json], Columns]] = {
     "CTE_REF": lambda tracer, operator: tracer.shared[operator["cte_index"]],
     "DELIM_GET": lambda tracer, _: tracer.outer,
     "DUMMY_SCAN": lambda *_: [_NONE],
-    "EXPRESSION_GET": lambda _, operator: [_NONE for _ in operator["expr_types"]],
-    "EMPTY_RESULT": lambda _, operator: [_NONE for _ in operator["return_types"]],
+    "EXPRESSION_GET": lambda _, operator: [_NONE] * len(operator["expr_types"]),
+    "EMPTY_RESULT": lambda _, operator: [_NONE] * len(operator["return_types"]),
 }

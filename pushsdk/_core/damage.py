@@ -108,7 +108,7 @@ def _may_have_damage(ids: Collection[str], encoded: bytes) -> bool:
     return (
         "," in text
         or _has_sign(encoded)
-        or (b"." in encoded and _has_number(ids, encoded))
+        or _has_number(ids, encoded)
         or _has_word(ids, encoded)
         or (not text.isascii() and _is_unreadable(encoded.decode()))
     )
@@ -116,7 +116,8 @@ def _may_have_damage(ids: Collection[str], encoded: bytes) -> bool:
 
 def _has_number(ids: Collection[str], encoded: bytes) -> bool:
     # The cheapest first. A number begins before ":": with a digit, a plus or a minus sign.
-    return (b"E" in encoded or b".0" in encoded) and min(ids) < ":" and _number_in(encoded) is not None
+    may_end = b"." in encoded and (b"E" in encoded or b".0" in encoded)
+    return may_end and min(ids) < ":" and _number_in(encoded) is not None
 
 
 def _has_word(ids: Collection[str], encoded: bytes) -> bool:

@@ -84,8 +84,7 @@ class RunFileLog:
         try:
             return self._journal.load(number, at_once=True)
         except BlockingIOError:
-            chunk: Chunk = await self._offload(functools.partial(self._journal.load, number))
-            return chunk
+            return await self._offload(functools.partial(self._journal.load, number))  # type: ignore[no-any-return]
 
     def deadline(self) -> float:
         """Return infinity: these claims never expire."""

@@ -53,7 +53,7 @@ class Comparison:
         self._journal = journal
         self._sum = 0
 
-    def add(self, chunks: Iterable[Chunk], *, at_once: bool = True) -> None:
+    def add(self, chunks: Iterable[Chunk], *, at_once: bool) -> None:
         """Add the next chunks that the call would send."""
         self.users += sum([chunk.users for chunk in chunks])
         self._sum += sum(map(_hashes, chunks))
@@ -210,7 +210,7 @@ class Planner:
         self._duplicates += duplicates
         return Chunk(len(distinct), ids, encoded, custom)
 
-    def _store(self, at_least: int | None = None, *, at_once: bool = False) -> None:
+    def _store(self, at_least: int = 0, *, at_once: bool = False) -> None:
         """Store the waiting chunks if there are enough; report; raise PlanningStoppedError if stopped."""
         if len(self._waiting) >= (at_least or CHUNKS_PER_COMMIT[self._header.kind]):
             self._journal.add(self._waiting, at_once=at_once)

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.memory import peak_of
 
-from pushsdk import RunFileError, ValidationError
+from pushsdk import RunFileError
 from pushsdk._audience.distinct import Distinct
 
 # Small enough that some dozens of ids fill the set, and a part has to be read in several shares.
@@ -59,11 +59,6 @@ def test_whatever_the_memory_the_first_row_of_an_id_comes_out_and_none_of_an_exc
     assert sorted(out) == sorted(expected.items() if whole else expected)
     assert distinct.excluded == len(first) - len(expected)
     assert distinct.duplicates == len(rows) - len(first)
-
-
-def test_an_id_that_is_not_unicode_is_an_error_when_it_is_spilled():
-    with pytest.raises(ValidationError, match="lone surrogate"):
-        through([["a", "b"], ["b\ud800"]])
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs a list of open files")

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import sqlite3
 import threading
 from contextlib import closing
 
@@ -244,32 +243,6 @@ async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users
     assert report.accepted == 16
     assert report.unknown == 0
     assert report.not_sent == 48
-
-
-@virtual
-async def test_another_programs_lock_does_not_stop_the_loop_and_loses_nothing(tmp_path):
-    path, connections, works = tmp_path / "run", [], 0
-
-    async def away(work):
-        nonlocal works
-        works += len(connections)
-        for connection in connections:
-            connection.close()
-        return work()
-
-    service = ThreadedService(away)
-    async with client_of(service, batching=SMALL, limits=ONE) as client:
-        await client.broadcast(users(16), MESSAGE, run=path, limit=4)
-        running = start(client.resume(path))
-        while len(service.requests) < 2:
-            await turns(1)
-        connections.append(sqlite3.connect(path, isolation_level=None))
-        connections[0].execute("BEGIN")
-        connections[0].execute("SELECT * FROM head").fetchall()
-        report = await running
-    assert report.accepted == 16
-    assert report.unknown == 0
-    assert works == 1
 
 
 def test_a_reader_learns_what_another_process_does_with_the_run(tmp_path):
