@@ -80,7 +80,7 @@ _ENCODED_SIGNS = (
 _number_in = partial(re.search, rb'\.(0+|\d+E-?\d+)"')
 # Each word has one.
 _LETTERS = b"inIN"
-# An ASCII id without a sign, unless it is one of the words. Most ids have none of the characters that a sign needs.
+# An ASCII id without a sign, unless it is one of the words. Most ids lack all characters that a sign needs.
 _is_plain = re.compile(
     r"[A-Za-z0-9_@:/|-]++|(?!=|[+-]?\d+(?:\.0+\Z|(?:\.\d+)?[Ee]\+|\.\d+E))[A-Za-z0-9_.@:/|+=-]+"
     r"(?<!\.csv)(?<!\.tsv)(?<!\.txt)(?<!\.jsonl)(?<!\.parquet)"

@@ -148,7 +148,7 @@ class Planner:
 
     async def _seal(self, users: object) -> None:
         await self._in_thread(lambda: self._store(1))
-        # Told here: a thread has no line in the caller's code. Before the seal: the caller may make errors of warnings.
+        # Told here: a thread has no line in the caller's code. Before the seal: the warning may be an error.
         for text in await self._in_thread(lambda: [*damage_texts(users, self._damages)]):
             warn_caller(text)
         excluded = 0
