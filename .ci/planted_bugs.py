@@ -967,7 +967,7 @@ CLAIMS = [
         "a Spark run is resumed after its claims have expired",
         "spark._preflight:mismatch",
         "return None",
-        "tests/engines/test_folder.py::test_another_run_is_not_resumed",
+        "tests/engines/test_folder.py::test_a_run_whose_claims_may_expire_is_not_resumed",
     ),
 ]
 
