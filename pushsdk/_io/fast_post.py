@@ -211,11 +211,11 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.transport.close()
         elif data == self.pool.plain or self.pool.recognizes(data):
             self._record(204)
-            self._respond(is_plain=True)
+            self._respond(True)
         else:
             self.handler.set_response_params(read_until_eof=True, auto_decompress=False, **HEAD_LIMITS)
             self._read_head(data)
-            self._respond(is_plain=False)
+            self._respond(False)
 
     def eof_received(self) -> bool:
         """Keep the connection for a while if the peer closed it before a request byte came."""
@@ -257,7 +257,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if isinstance(content, aiohttp.StreamReader) and not (content.is_eof() or content.exception()):
             # aiohttp's parser forgets the body that it can't read.
             content.set_exception(aiohttp.ClientPayloadError())
-        self._respond(is_plain=False)
+        self._respond(False)
 
     def pause_writing(self) -> None:
         """See ``asyncio.Protocol``."""
@@ -345,7 +345,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self.evidence.status is None and self.evidence.reused:
             self.pool.shorten(self.idle)
 
-    def _respond(self, *, is_plain: bool) -> None:
+    def _respond(self, is_plain: bool) -> None:
         respond, self.respond = self.respond, None
         if respond is not None and self.is_plain:
             respond(is_plain)

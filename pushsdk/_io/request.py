@@ -92,8 +92,8 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
     """Number of the attempt as the policy counts: not repeated with a rotated key."""
     replaced: int = 0
     """Number of stale connections that were replaced."""
-    evidence: Evidence = msgspec.field(default_factory=Evidence)
-    """Evidence from the last attempt."""
+    evidence: Any = None
+    """``Evidence`` from the last attempt; None before the first."""
     flight: Any = None
     """The last ``Flight``; None before the first."""
     failure: Failure | None = None
@@ -137,7 +137,7 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
 
     def verdict(self) -> Verdict:
         """Return the verdict on the attempts so far."""
-        return verdict_of(self.attempts, self.evidence, self.failure)
+        return verdict_of(self.attempts, self.evidence or Evidence(), self.failure)
 
 
 class ClaimedRequest(ApiRequest, eq=False, gc=False):

@@ -254,7 +254,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 with self._queued(request):
                     await limiter.acquire(users, deadline=request.deadline, is_urgent=request.is_urgent)
                 request.failure = request.failure and limiter.reason_for(request.failure)
-        if request.failure in THROTTLED and request.evidence.retry_after is None:
+        if request.failure in THROTTLED and (request.evidence is None or request.evidence.retry_after is None):
             request.evidence = Evidence(retry_after=limiter.rate_limiter.pause_left(self.loop.time()))
 
     async def _attempt(self, request: ApiRequest, *, is_begun: bool = False) -> bool:
@@ -295,13 +295,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         status, seconds = evidence.status, evidence.latency
         if evidence.reused and status not in THROTTLES:
             seconds = now - flight.started
-        self._end_timing(flight, status, now)
-        self.limiter.release(seconds, ok=status is not None and status < 300, now=now)
-
-    def _end_timing(self, flight: Flight, status: int | None, now: float) -> None:
-        """Measure the attempt, once."""
         sent, flight.sent = flight.sent, None
         self.limiter.times.ended(now, sent, status)
+        self.limiter.release(seconds, ok=status is not None and status < 300, now=now)
 
     def _withdraw(self, request: ApiRequest) -> None:
         """Forget an attempt's first byte that did not leave after all."""
@@ -442,7 +438,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """Return True if the key was refused, and the callables return another one, for all calls. Once per request."""
         if attempt.outcome is not REJECTED:
             return False
-        self._end_timing(request.flight, attempt.status, self.limiter.clock())
+        flight = request.flight
+        sent, flight.sent = flight.sent, None
+        self.limiter.times.ended(self.limiter.clock(), sent, attempt.status)
         if request.rekeyed:
             return False
         request.rekeyed = True
