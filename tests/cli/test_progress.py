@@ -52,7 +52,6 @@ SENDING = Progress(
     limit=52,
 )
 WAITING = Progress(stage="waiting", planned=20_000, accepted=10_000, not_sent=10_000, paused=61.0)
-EMPTY = Progress(stage="sending")
 COUNTS = "10,000 of 20,000 users, 9,000 accepted, 1 rejected, 999 unknown"
 WORDS = f"sending: {COUNTS}, 2,000/s, 0:05 left"
 
@@ -105,7 +104,7 @@ def drawn(monkeypatch):
 @pytest.mark.parametrize("factor", [1, 1000])
 def test_the_display_is_a_bar_to_the_full_width_and_one_line_of_figures(drawn, width, factor):
     sizes = ("planned", "accepted", "rejected", "unknown", "not_sent")
-    for state in (PLANNING, SENDING, WAITING, EMPTY):
+    for state in (PLANNING, SENDING, WAITING, Progress(stage="sending")):
         large = msgspec.structs.replace(state, **{name: factor * getattr(state, name) for name in sizes})
         (bar, *figures), after = drawn(width, SENDING, large)
         assert len(bar) == width

@@ -12,7 +12,6 @@ from pushsdk.emulator.inboxes import Inboxes
 from pushsdk.emulator.store.queries import Store
 
 MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True, "androidEnabled": True}
-DEEP = b'{"body":{"x":' + b"[" * 100_000
 WRONG = [
     # Paths and methods
     ("GET", "", None, 404, "openapi.json"),
@@ -36,7 +35,7 @@ WRONG = [
     ("PUT", "/label", b"", 400, "`label`"),
     ("PUT", "/label", b'{"label":"\xff"}', 400, "utf-8"),
     ("PUT", "/label", {"label": "x" * 201}, 400, "$.label"),
-    ("POST", "/lint", DEEP, 400, "nested too deeply"),
+    ("POST", "/lint", b'{"body":{"x":' + b"[" * 100_000, 400, "nested too deeply"),
     ("PUT", "/faults", [{"fault": "hang"}], 400, ": an object with faults, preset, seed"),
     ("POST", "/clock", {"advance": -1}, 400, "$.advance"),
     ("PUT", "/faults", {}, 400, "either"),

@@ -7,11 +7,9 @@ from support.docs import page
 
 from pushsdk.emulator import Fault
 
-SECTION = page("logging-and-tracing").section("OpenTelemetry")
-
 
 def block(language):
-    (blocks,) = re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
+    (blocks,) = re.findall(rf"```{language}\n(.*?)```", page("logging-and-tracing").section("OpenTelemetry"), re.DOTALL)
     return blocks
 
 

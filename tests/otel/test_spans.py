@@ -28,8 +28,6 @@ from pushsdk import Batching, Limits, Outcome, PushError, RetryPolicy, Timeout
 from pushsdk._core.outcome import Failure
 from pushsdk.otel._spans import MAX_LINKS
 
-RETRY = RetryPolicy.safe(initial_delay=0.1)
-
 
 async def in_span(telemetry, name, client, users, **options):
     """A send under a span of its caller's; its error as a value."""
@@ -91,7 +89,7 @@ STORIES = [
     ([answer(401)], {"api_key": lambda: f"key-{next(KEYS)}"}, ["401  REJECTED  error=401", "204  ACCEPTED  resend=1"]),
     (
         [answer(429), refused(), answer(503, {"Retry-After": "1"})],
-        {"retry": RETRY},
+        {"retry": RetryPolicy.safe(initial_delay=0.1)},
         [
             "429  REJECTED  error=429",
             "NOT_SENT  error=refused  resend=1",

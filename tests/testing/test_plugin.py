@@ -12,7 +12,6 @@ from support.programs import run_pytest
 import pushsdk
 
 ROOT = Path(pushsdk.__file__).parents[1]
-PLUGIN = "pushsdk.testing.plugin"
 HEAD = """
 import asyncio, os, urllib.request, json
 import pytest
@@ -265,7 +264,7 @@ def test_a_test_fails_if_its_faults_never_fired(suite):
 def test_the_package_registers_the_plugin():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (module,) = project["entry-points"]["pytest11"].values()
-    assert module == PLUGIN
+    assert module == "pushsdk.testing.plugin"
     assert import_module(module).push
     assert any(requirement.startswith("pytest>=") for requirement in project["optional-dependencies"]["testing"])
     assert any("testing" in requirement for requirement in project["optional-dependencies"]["dev"])

@@ -15,8 +15,6 @@ from support.worker_frameworks import installed
 
 from pushsdk import PushError
 
-JOBS = ["celery_jobs.py", "taskiq_jobs.py", "arq_jobs.py", "faststream_jobs.py"]
-
 
 @pytest.mark.parametrize(("name", "tries"), [("arq_jobs.py", "max_tries"), ("celery_jobs.py", "max_retries")])
 def test_a_job_is_retried_for_an_hour(name, tries):
@@ -24,10 +22,13 @@ def test_a_job_is_retried_for_an_hour(name, tries):
     assert int(number[1]) * inspect.signature(PushError.retry_delay).parameters["default"].default == 3600
 
 
-SERVICES = ["aiohttp_service.py", "fastapi_service.py", "flask_service.py", "kubernetes_service.py"]
-
-
-@pytest.mark.parametrize("name", [*JOBS, *SERVICES])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("celery_jobs.py", "taskiq_jobs.py", "arq_jobs.py", "faststream_jobs.py"),
+        *("aiohttp_service.py", "fastapi_service.py", "flask_service.py", "kubernetes_service.py"),
+    ],
+)
 def test_no_client_is_made_at_import_so_a_process_that_queues_jobs_needs_no_key(name, tmp_path, monkeypatch):
     framework = name.partition("_")[0]
     package = {"taskiq": "taskiq_redis", "kubernetes": "aiohttp"}.get(framework, framework)

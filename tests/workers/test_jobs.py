@@ -1,10 +1,10 @@
-"""A worker is killed twice during ten thousand jobs: every job is accounted for, and no user is pushed twice."""
+"""Jobs whose worker is killed or terminated, or whose push fails: each is accounted for, no user is pushed twice."""
 
 import signal
 
 import pytest
 from support.worker_frameworks import FRAMEWORKS
-from support.worker_lab import Crash, bereaved, lived
+from support.worker_lab import Crash, bereaved, lived, outlived, terminated
 
 from pushsdk.emulator import Fault
 from pushsdk.emulator.faults import preset
@@ -40,3 +40,35 @@ def test_without_an_idempotency_key_a_user_is_pushed_twice(name, tmp_path, redis
 
 def test_a_job_whose_pool_process_is_killed_is_delivered_again(tmp_path, redis_url):
     assert bereaved("celery", tmp_path, redis_url).accepted == {"user-00000": 1}
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_worker_finishes_its_jobs_and_closes_its_client(name, tmp_path, redis_url):
+    summary = terminated(name, tmp_path, redis_url, jobs=2)
+    assert summary.outcomes == {"00000": {"ACCEPTED": 1}, "00001": {"ACCEPTED": 1}}
+    assert summary.accepted == {"user-00000": 1, "user-00001": 1}
+    assert "never awaited" not in summary.log
+    assert "Traceback" not in summary.log
+
+
+FAULTS = [
+    # More than the four attempts of one delivery, and without the pause of a 429, to keep the test short.
+    Fault.status(408, user="user-00000", first=10),
+    Fault.status(400, user="user-00001"),
+    Fault.status(500, user="user-00002", accepted=True),
+]
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_only_retryable_failures_are_redelivered(name, tmp_path, redis_url):
+    # Each job has more deliveries than arq, taskiq and Celery make by default: 5, 3 and 3.
+    summary = outlived(name, tmp_path, redis_url, faults=FAULTS, jobs=4, tries=4 * 6)
+    assert summary.outcomes == {
+        "00000": {"ACCEPTED": 1},
+        "00001": {"REJECTED": 1},
+        "00002": {"UNKNOWN": 1},
+        "00003": {"ACCEPTED": 1},
+    }
+    assert summary.accepted == {"user-00000": 1, "user-00002": 1, "user-00003": 1}
+    # At the default log level, or above it.
+    assert "not sent: the connection could not be opened" in summary.log
