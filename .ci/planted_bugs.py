@@ -503,8 +503,8 @@ LIMIT = [
     ),
     Bug(
         "a few strays lower the limit",
-        "_core.concurrency:_Refusals.accept",
-        "self.accepted += 1",
+        "_core.concurrency:AdaptiveLimit.started",
+        "self.in_flight += 1",
         "tests/core/test_concurrency.py::test_stray_refusals_from_the_first_request_on_cost_little",
     ),
 ]

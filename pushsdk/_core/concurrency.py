@@ -10,11 +10,10 @@ Pure: times are arguments, in seconds on the caller's clock; no timers, no rando
 
 import math
 
-START = 8  # slots at first: all that a service with few workers gets before the first judgment
 STEADY = 0.1  # a step up is a tenth, then twice as much each time up to a doubling, as in TCP's slow start
 ROOM = 0.7  # square roots of the limit, for chance: with no more requests than workers, some workers are idle
 SLACK = 0.002  # seconds of queue that are free: turns of an event loop, commits, whole milliseconds of a clock
-FEWEST = 16  # answers of a window, and up to 8 times as many while their mean is uncertain
+FEWEST = 16  # slots at first; answers of a window, and up to 8 times as many while their mean is uncertain
 SHORTEST, LONGEST = 0.02, 8.0  # seconds of a window, and between two measurements of the base (a power of two)
 TOLERATED, EVENT = 0.06, 12.0  # a lower share of refusals is stray; so many beyond it are a service limit
 FELL = 0.3  # a limit that fell so far must have made answers faster; at 0.6 one client in ten can't tell
@@ -34,7 +33,7 @@ class _Answers:
 
 
 class _Refusals:
-    """A score that refusals raise and acceptances lower, and how many requests were accepted."""
+    """A score that refusals raise and starts lower, and how many requests were accepted."""
 
     #: The longest pause that was asked for since the last cut.
     pause = 0.0
@@ -57,16 +56,6 @@ class _Refusals:
         #: In an outage: the gap before, to which accepted requests lead back.
         self.lost = lost
 
-    def accept(self) -> None:
-        self.accepted += 1
-        self.projected += 1.0
-        if self.score:
-            self.recently += 1
-            if self.score < EVENT:
-                self.score -= TOLERATED
-            if self.score <= 0.0:
-                self.score, self.recently = 0.0, 0
-
     def rate(self, now: float, shortest: float) -> float:
         """Return how many requests per second the service accepts."""
         run = max(shortest, now - self.at - self.waited)
@@ -83,7 +72,7 @@ class AdaptiveLimit:
         """``cap`` is never exceeded. ``wall`` is the time of day now, in seconds."""
         self._cap, self._wall = cap, wall - now
         #: Slots in use, and the most that may be.
-        self.in_flight, self.limit = 0, min(START, cap)
+        self.in_flight, self.limit = 0, min(FEWEST, cap)
         #: Seconds between two starts; 0 unless the service refuses requests.
         self.gap = 0.0
         # The value that ``limit`` climbs to, one slot per answer so that nothing leaves in a burst; the next step up.
@@ -102,6 +91,9 @@ class AdaptiveLimit:
     def started(self, now: float) -> None:
         """Count a request that takes a slot."""
         self.in_flight += 1
+        # Not when it is accepted: while the limit rises, strays are back before as many other answers.
+        if 0.0 < self._refusals.score < EVENT:
+            self._refusals.score = max(0.0, self._refusals.score - TOLERATED)
 
     def ended(self, now: float, seconds: float | None, *, ok: bool = True, starved: bool = False) -> None:
         """Count a request that returns its slot.
@@ -131,7 +123,9 @@ class AdaptiveLimit:
     def _accept(self, now: float, seconds: float | None) -> None:
         """Count an accepted request. It raises the rate."""
         refusals = self._refusals
-        refusals.accept()
+        refusals.accepted += 1
+        refusals.recently += 1
+        refusals.projected += 1.0
         if self._latency == math.inf and seconds is not None:
             self._latency = max(1e-6, seconds)  # a clock may not have moved
         if refusals.lost:
@@ -162,7 +156,8 @@ class AdaptiveLimit:
         refusals = self._refusals
         refusals.answered |= answered
         if self._window.skip == 0:
-            refusals.since = refusals.since if refusals.score else now
+            if not refusals.score:
+                refusals.since, refusals.recently = now, 0
             refusals.score += EVENT if pause else 1.0
             refusals.pause = max(refusals.pause, pause)
             if answered and refusals.score >= EVENT:
@@ -204,8 +199,10 @@ class AdaptiveLimit:
         if before is not None and current <= (0.6 if measures else FELL) * before[0]:
             self._compare(now, *before)
             return
-        if step <= 2 * STEADY or self._base == math.inf:  # while the limit rises fast, fast answers come first
+        if step <= 2 * STEADY or self._base == math.inf:
             self._base = min(self._base, latency * (1.0 + 2.0 * error))
+        else:  # while the limit rises fast, fast answers come first
+            self._base = max(self._base, min(latency, self._base * (1.0 + error)))
         ratio = (self._base * (1.0 + error) + SLACK) / latency
         if ratio < 1.0 - STEADY / 2:
             self._before = before or (current, latency)
@@ -245,7 +242,7 @@ class AdaptiveLimit:
         return min(self._goal, self.limit + 1.0)
 
     def _round(self) -> float:
-        return max(SHORTEST, self._known())
+        return max(SHORTEST, min(self._base, self._known()))
 
     def _known(self) -> float:
         return SHORTEST if self._latency == math.inf else self._latency

@@ -67,12 +67,12 @@ def test_while_nothing_listens_requests_are_not_held_back_and_the_limit_stays():
         now += 0.01
         limit.refused(now, answered=False)
         limit.ended(now, None, ok=False, starved=True)
-    assert limit.limit == 8
+    assert limit.limit == 16
     assert limit.gap == 0.0
 
 
 def test_refused_connections_beside_accepted_requests_lower_the_limit():
-    limit, now, before = AdaptiveLimit(0.0, cap=100), 0.0, 8
+    limit, now, before = AdaptiveLimit(0.0, cap=100), 0.0, 16
     for number in range(1000):
         limit.started(now)
         now += 0.01
@@ -131,7 +131,7 @@ def test_sparse_requests_leave_the_limit_as_it_is():
     for number in range(2040):  # demand begins at last: the limit climbs from where it was
         limit.started(number)
         limit.ended(number + 0.05, 0.05, starved=number > 2030)
-    assert limit.limit == 8
+    assert limit.limit == 16
 
 
 # Drawn once; nothing was tuned for them.

@@ -17,14 +17,14 @@ async def test_the_limit_rises_while_sends_wait_but_not_above_its_cap_and_is_sho
     service = FakeService(then=answer(after=0.05))
     async with client_of(service, limits=Limits(in_flight=60)) as client:
         await client.send("a", MESSAGE)
-        assert client.stats().limit == 8
+        assert client.stats().limit == 16
         await asyncio.gather(*(client.send("a", titled(number)) for number in range(1500)))
         assert client.stats().limit == 60
         assert idle(client)
     assert service.most_in_flight == 60
     lines = [record.getMessage() for record in caplog.records if "the limit on requests" in record.getMessage()]
     assert 2 <= len(lines) <= 16
-    assert lines[0].startswith("the limit on requests in flight is 12; ")
+    assert lines[0].startswith("the limit on requests in flight is 24; ")
 
 
 async def test_without_a_cap_descriptors_and_the_pool_are_the_bound():
