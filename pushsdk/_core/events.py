@@ -38,7 +38,7 @@ class ClientPaused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SendNotBegun(msgspec.Struct, frozen=True, kw_only=True):
-    """A send was not begun: its deadline came, or came too near for an answer, while it waited for its turn."""
+    """A send was not begun: its deadline came, or came too near for an answer, or a pause ends after it."""
 
     users: int
     seconds_left: float

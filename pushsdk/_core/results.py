@@ -81,7 +81,7 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     stale_connections: int = 0
     """Pooled connections that were closed by the service and replaced."""
     not_begun: int = 0
-    """Users in sends that waited for their turn until too little time was left for an answer."""
+    """Users in sends that were not begun, as too little time was left for an answer, or a pause ends too late."""
     throttled: int = 0
     """Those among them who waited as the service had answered 429, or 503 with Retry-After."""
     abandoned: int = 0
