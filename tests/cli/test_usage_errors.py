@@ -12,7 +12,6 @@ FILES = {
     "many.txt": "\n".join(map(str, range(1001))),
     "ids.jsonl": '{"user_id": "ann"}\n{"id": "bob"}\n',
     "none.txt": "\n",
-    "none.csv": "user_id\n",
     "zero.csv": "",
     "near.csv": "userid,age\nann,1\n",
     "named.json": json.dumps({**MESSAGE, "title": {"en": "Hi {{ firstname | 'you' }}"}}),
@@ -58,7 +57,6 @@ WRONG = [
     ("--api-key=s3cret send ann --title x", "--api-key is not an option"),
     ("--timeout 5 send ann --title x", "--timeout: options follow the command: pushsdk send"),
     ("send ann --title x --timeout 5m", '--timeout: unable to convert "5m" into float'),
-    ("send ann --title x --rate -", '--rate: unable to convert "-" into float'),
     ("resend", 'Did you mean "send"?'),
     # Files
     (
@@ -87,7 +85,6 @@ WRONG = [
     ("plan far.csv --title x", "; name one with --primary-key ..."),
     ("broadcast none.txt --title x --run a.run", "pushsdk: nothing was sent: the source of this run has no users"),
     ("broadcast none.txt --title x --run a.run --dry-run", "pushsdk: the source has no users"),
-    ("plan none.csv --title x", "pushsdk: the source has no users"),
     ("broadcast ids.txt --title x --run a.run --max-rejected 1.1", "for --max-rejected"),
     (
         "broadcast ids.txt --title x --run a.run --no-stop-policy --max-rejected 0.1",
@@ -151,10 +148,6 @@ WRONG = [
     (
         "emulator --allow-host=http://push.test",
         "hosts[0] must be a name with an optional port, for example push.test:8080; got 'http://push.test'",
-    ),
-    (
-        "emulator --allow-host=push.test:",
-        "hosts[0] must be a name with an optional port, for example push.test:8080; got 'push.test:'",
     ),
     ("emulator exec", "pushsdk: name the command to run: pushsdk emulator exec -- COMMAND ..."),
     ("emulator exec true -q", "pushsdk: Unknown option: -q"),
