@@ -11,14 +11,7 @@ from support.fake_service import FakeService, answer, client_of, hang, refused, 
 from support.shaky_claims import ShakyClaims
 from support.virtual_time import virtual
 
-from pushsdk import (
-    ClaimStoreError,
-    ClientClosedError,
-    Limits,
-    StopPolicy,
-    Timeout,
-    ValidationError,
-)
+from pushsdk import ClaimStoreError, ClientClosedError, Limits, StopPolicy, Timeout, ValidationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import Share
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
@@ -206,9 +199,7 @@ async def test_users_whose_claim_can_not_be_withdrawn_are_not_reported_as_not_se
 
 
 @virtual
-async def test_an_accepted_user_that_was_not_settled_is_accepted_here_and_unknown_to_another_call(
-    caplog,
-):
+async def test_an_accepted_user_that_was_not_settled_is_accepted_here_and_unknown_to_another_call(caplog):
     claims = ShakyClaims(swap=["down"] * 99)
     assert await send(FakeService(), claims) == {"ACCEPTED": 10}
     assert "the claim store failed (StoreDownError)" in caplog.text

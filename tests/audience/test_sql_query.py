@@ -95,10 +95,7 @@ TRACED = [
     ("SELECT l.user_id FROM 'late.csv' l JOIN 'p.parquet' USING (user_id) WHERE age > 3", ["1004", "1e3"]),
     ("SELECT l.user_id FROM 'late.csv' l SEMI JOIN 'p.parquet' USING (user_id) WHERE age > 3", ["1004", "1e3"]),
     ("FROM 'late.csv' WHERE country = 'NO' AND user_id NOT IN (123, 124)", ["1e3"]),
-    (
-        "FROM 'late.csv' l WHERE country = 'NO' AND NOT EXISTS (FROM 'optout.csv' o WHERE o.user_id = l.user_id)",
-        [],
-    ),
+    ("FROM 'late.csv' l WHERE country = 'NO' AND NOT EXISTS (FROM 'optout.csv' o WHERE o.user_id = l.user_id)", []),
     ("SELECT user_id FROM 'late.csv' ASOF JOIN (SELECT 17 AS since) ON age >= since WHERE country = 'NO'", NO),
     ("FROM 'late.csv' WHERE country = 'NO' AND age NOT IN (SELECT n FROM 'optout.csv' WHERE n > 99)", NO),
     # The types are stated, or no ids are numbers.

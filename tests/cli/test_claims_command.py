@@ -171,11 +171,7 @@ def test_a_variable_names_a_store_on_a_server(command, monkeypatch, objects_url)
     [
         ("sqlite:/no/store", 2, "no claims are kept at sqlite:/no/store; use sqlite:PATH"),
         ("memory:", 2, "no claims are kept at memory:; use sqlite:PATH"),
-        (
-            "mysql://me:s3cret@host",
-            2,
-            "sqlite:PATH, redis://HOST, postgresql://HOST/DATABASE or s3://BUCKET/PREFIX",
-        ),
+        ("mysql://me:s3cret@host", 2, "sqlite:PATH, redis://HOST, postgresql://HOST/DATABASE or s3://BUCKET/PREFIX"),
         ("redis://:s3cret@host:port", 2, "the URL of a Redis must be like"),
         (
             "redis://:s3cret@127.0.0.1:1",

@@ -22,10 +22,7 @@ def test_requests_are_lines_or_json_with_bodies_and_a_reset_empties_the_inbox(co
     assert send(command, "ann", "One") == 1
     assert send(command, "bob", "Two") == 0
     result = command("emulator requests")
-    assert [line.split(maxsplit=1)[1] for line in result.out.splitlines()] == [
-        "push 422 ann One",
-        "push 204 bob Two",
-    ]
+    assert [line.split(maxsplit=1)[1] for line in result.out.splitlines()] == ["push 422 ann One", "push 204 bob Two"]
     rows = [json.loads(line) for line in command("emulator requests user:bob --json").out.splitlines()]
     assert [(row["status"], row["body"]["message"]["title"]) for row in rows] == [(204, {"en": "Two"})]
     netloc = urlsplit(service.base_url).netloc

@@ -21,14 +21,7 @@ from rich.console import Console
 from support.command_line import COMMAND, run_apart, split, started
 from support.programs import run_python
 
-from pushsdk import (
-    AsyncPushClient,
-    BroadcastReport,
-    ConfigurationError,
-    Outcome,
-    PartialError,
-    RunFileError,
-)
+from pushsdk import AsyncPushClient, BroadcastReport, ConfigurationError, Outcome, PartialError, RunFileError
 from pushsdk._runs.progress import Progress
 from pushsdk.cli import interrupt, output
 from pushsdk.cli.app import GROUPS

@@ -2,12 +2,7 @@
 
 import pytest
 
-from pushsdk import (
-    CampaignRequest,
-    MobilePush,
-    PushError,
-    RetryPolicy,
-)
+from pushsdk import CampaignRequest, MobilePush, PushError, RetryPolicy
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 

@@ -101,10 +101,7 @@ def test_a_call_without_asyncio_names_the_line_of_the_thread_that_called(monkeyp
             threads.submit(calls).result()
         else:
             calls()
-    assert caught == [
-        (NEAR, 'client.send("u", MISSPELLED)'),
-        (NEAR, 'client.broadcast(["u"], MISSPELLED)'),
-    ]
+    assert caught == [(NEAR, 'client.send("u", MISSPELLED)'), (NEAR, 'client.broadcast(["u"], MISSPELLED)')]
 
 
 def test_a_client_without_asyncio_in_an_event_loop_is_warned_of(monkeypatch, caught):

@@ -48,12 +48,7 @@ TABLE = [
     (BAD_CERTIFICATE, Step.STOP, (PENDING, None, "no answer"), (Step.STOP, UNKNOWN)),
     (CLOSED, Step.STOP, (PENDING, None, "the client was closed before the call ended"), (Step.STOP, UNKNOWN)),
     (unsent(Failure.DEADLINE), Step.RETRY, (PENDING, None, "the deadline passed"), (Step.RETRY, UNKNOWN)),
-    (
-        rejected(413, failure=Failure.DEADLINE),
-        Step.RETRY,
-        (PENDING, 413, "HTTP 413"),
-        (Step.RETRY, UNKNOWN),
-    ),
+    (rejected(413, failure=Failure.DEADLINE), Step.RETRY, (PENDING, 413, "HTTP 413"), (Step.RETRY, UNKNOWN)),
     (
         rejected(429, attempt(Outcome.NOT_SENT), retryable=True),
         Step.STOP,

@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from pushsdk._core.events import (
-    SendAbandoned,
-)
+from pushsdk._core.events import SendAbandoned
 from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._core.results import DrainReport, Receipt
 

@@ -73,11 +73,7 @@ def test_users_do_not_make_a_body_large_but_too_long_for_snippets():
 
 @pytest.mark.parametrize(
     "body",
-    [
-        {"userIds": ["ann"], "message": {"androidActionButtons": [{"label": ""}] * 5_000}},
-        [0] * 40_000,
-        b"x" * 70_000,
-    ],
+    [{"userIds": ["ann"], "message": {"androidActionButtons": [{"label": ""}] * 5_000}}, [0] * 40_000, b"x" * 70_000],
     ids=["buttons", "no object", "no JSON"],
 )
 def test_a_large_body_is_shown_raw_and_cut_and_neither_decoded_nor_checked(body, monkeypatch):

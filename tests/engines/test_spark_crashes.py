@@ -24,11 +24,7 @@ installed("spark")
 USERS = 20_000
 # So long that some requests are in flight at every kill.
 SLOW = Fault.delay(0.2, name="slow")
-ROUGH = [
-    Fault.reset_after(every=23, name="lost"),
-    Fault.status(429, retry_after=0, every=17, name="throttled"),
-    SLOW,
-]
+ROUGH = [Fault.reset_after(every=23, name="lost"), Fault.status(429, retry_after=0, every=17, name="throttled"), SLOW]
 
 
 def audience(spark, users=USERS):

@@ -135,11 +135,7 @@ async def test_what_is_closed_in_flight_leaves_the_outcome_open(closed):
 
 
 async def test_nothing_is_sent_on_a_session_that_was_closed_before():
-    async with (
-        WireServer() as server,
-        aiohttp.ClientSession() as session,
-        client_of(server, session=session) as client,
-    ):
+    async with WireServer() as server, aiohttp.ClientSession() as session, client_of(server, session=session) as client:
         await session.close()
         with pytest.raises(ClientClosedError) as excinfo:
             await client.send("user", HELLO)

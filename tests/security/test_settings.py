@@ -11,14 +11,7 @@ from support.wire_judge import HELLO
 from support.wire_server import WireServer
 from yarl import URL
 
-from pushsdk import (
-    AsyncPushClient,
-    ConfigurationError,
-    Limits,
-    Outcome,
-    PushClient,
-    RetryPolicy,
-)
+from pushsdk import AsyncPushClient, ConfigurationError, Limits, Outcome, PushClient, RetryPolicy
 
 HERE = "https://push.example/api"
 NAN = float("nan")

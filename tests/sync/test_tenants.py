@@ -35,9 +35,7 @@ def as_tenants(work):
         return list(pool.map(begin, range(16)))
 
 
-def test_a_sync_callable_runs_in_the_calling_thread_at_every_attempt_and_equal_messages_merge(
-    service,
-):
+def test_a_sync_callable_runs_in_the_calling_thread_at_every_attempt_and_equal_messages_merge(service):
     service.set_faults([Fault.status(429, first=1)])
     threads = Counter()
 
