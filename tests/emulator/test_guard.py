@@ -137,7 +137,7 @@ def test_a_host_beyond_loopback_requires_the_token(host):
 
 @pytest.mark.parametrize("authorization", [*(None, f"Basic {TOKEN}", f"Bearer{TOKEN}", f"Bearer {TOKEN}x")])
 async def test_without_the_token_every_route_is_refused(guarded, authorization):
-    await guarded.raw("POST", PUSH, {"userIds": ["ann-secret"], "message": {}})
+    await guarded.push("ann-secret")
     for route in (route for route in ROUTES if not route.open):
         answer = await guarded.raw(route.method, f"{ROOT}{_filled(route)}", {}, Authorization=authorization)
         assert answer.status == 401, route.path
@@ -148,7 +148,7 @@ async def test_without_the_token_every_route_is_refused(guarded, authorization):
 
 
 async def test_the_token_opens_the_routes_for_the_named_hosts(guarded):
-    await guarded.raw("POST", PUSH, {"userIds": ["ann"], "message": {}})
+    await guarded.push("ann")
     token = {"Authorization": f"bearer  {TOKEN} "}
     port = guarded.host.rpartition(":")[2]
     users = await guarded.get("/users", Host=f"push.test:{port}", **token)
