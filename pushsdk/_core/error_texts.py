@@ -184,7 +184,7 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ),
     ({Failure.SESSION}, ". Keep the session open for as long as the client"),
     ({Failure.THROTTLED}, ". Call again {when}" + _RATE),
-    ({Failure.RATE}, ". Raise {rate}, or {timeout} for a burst; " + _LIMITS),
+    ({Failure.RATE}, ". Raise {rate}, or {timeout} for a burst; " + _THROTTLING),
     ({Failure.NO_SLOT}, ". Raise {in_flight}, or {timeout} for a burst; " + _LIMITS),
     ({Failure.BUSY}, _FEWER),
     ({Failure.NO_TIME}, _FEWER),
