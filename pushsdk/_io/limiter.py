@@ -17,6 +17,7 @@ from pushsdk._core.rate_limit import RateLimiter
 
 logger = logging.getLogger("pushsdk")
 _SHORT_OF_TIME = (Failure.DEADLINE, Failure.NO_TIME)
+# Needed for each request that waits; on Python 3.11 an enum member takes 0.2 us to look up.
 _NO_SLOT, _BUSY = Failure.NO_SLOT, Failure.BUSY
 # Seconds of lateness that paced starts make up for: timers have a resolution of a millisecond.
 SLACK = 0.01
