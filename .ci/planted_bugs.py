@@ -540,7 +540,7 @@ CONNECTIONS = [
         "a request that was written does not say so",
         "_io.fast_post:HttpConnection.write",
         """
-            original(self, head, body, evidence, respond)
+            original(self, head, body, evidence, respond, extra)
             evidence.started_writing = False
         """,
         "tests/io/test_transport.py::test_exchanges_of_any_size_are_written_down_and_their_connection_kept",
