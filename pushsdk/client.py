@@ -180,7 +180,7 @@ class AsyncPushClient(ClientViews):
             show_answers=chosen.get("show_answers", _shows_answers(url)),
         )
         # Jobs that may run several times
-        self._keyed = _keyed_sends(options["claims"])
+        self._keyed = _keyed_sends_with(options["claims"])
         self._lifetime = Lifetime(settings, self._keyed)
         # Retries and time: the defaults for each call
         self._options = self._lifetime.options_of(chosen["retry"], check_timeout(chosen["timeout"], Timeout()))
@@ -546,7 +546,7 @@ def _from_environment(name: str, value: Any) -> tuple[str, Any]:
     return variable, sealed(os.environ.get(variable))
 
 
-def _keyed_sends(claims: object) -> KeyedSends | None:
+def _keyed_sends_with(claims: object) -> KeyedSends | None:
     if claims is None:
         return None
     # Not above: a fifteenth of the import time, and most clients have no claim store.

@@ -161,15 +161,17 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     has_slot: bool = False
     """True while the batch holds a slot that no request has taken over. Set by the shell."""
 
+    # With ``users`` and the next two, a batch is the part that a request for all its calls carries.
     history = ()
 
     @property
     def units(self) -> Sequence[Call]:
-        """The calls, as a request's part has them: the other names are ``users``, ``ids`` and ``history``."""
+        """The calls."""
         return self.calls
 
     @property
     def ids(self) -> EncodedIds:
+        """The calls' encoded ids."""
         return self.calls[0].ids if len(self.calls) == 1 else join_ids(map(_ids_of, self.calls))
 
     @property
