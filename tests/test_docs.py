@@ -256,7 +256,8 @@ def test_the_policies_retry_what_their_table_says():
     *rows, none, _ = page("retries").table("policy")
     assert none == ["`RetryPolicy.none()`", "never", "never"]
     assert len(rows) == 3
-    not_sent, in_doubt = Attempt(outcome=Outcome.NOT_SENT, retryable=True), Attempt(outcome=Outcome.UNKNOWN)
+    not_sent = Attempt(outcome=Outcome.NOT_SENT, retryable=True)
+    in_doubt = Attempt(outcome=Outcome.UNKNOWN)
     for name, unsent, unknown in rows:
         policy = getattr(RetryPolicy, re.match(r"`RetryPolicy\.(\w+)\(", name)[1])()
         assert policy.should_retry(not_sent, collapsible=False) == unsent.startswith("retried")

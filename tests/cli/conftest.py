@@ -21,7 +21,8 @@ def _no_settings(monkeypatch, tmp_path):
 def _logger_as_before():
     """Undo ``-v``, which is meant for the whole process."""
     logger = logging.getLogger("pushsdk")
-    level, handlers = logger.level, list(logger.handlers)
+    level = logger.level
+    handlers = list(logger.handlers)
     yield
     logger.setLevel(level)
     logger.handlers[:] = handlers

@@ -425,7 +425,8 @@ def test_status_and_report_show_a_run_with_every_outcome_and_send_nothing(broadc
     (folder / "ids.txt").write_text("\n".join(["@cmd()", "bob", "ann \u00fc", *map(str, range(1001))]))
     service.set_faults([Fault.status(422, user="bob"), Fault.status(500, user="1000")])
     broadcast("--limit 1002 --force")
-    before, answers = service.requests, "answers: 9 x 422"
+    before = service.requests
+    answers = "answers: 9 x 422"
     result = command("status spring.run")
     assert result.code == 1
     assert "rejected      1\n" in result.out

@@ -13,7 +13,8 @@ async def test_client_and_service_agree_and_every_fault_acts(capsys):
     assert [output[name] for name in ("lost", "doubled", "wrong", "campaigns")] == [0, 0, 0, 1]
     assert len(output["hits"]) == len(faults_for(5000, "ann"))
     assert all(output["hits"].values())
-    reported, received = output["client"], output["service"]
+    reported = output["client"]
+    received = output["service"]
     assert reported["ACCEPTED"] == received["ACCEPTED"] >= 0.9 * 5500
     assert sum(reported.values()) == 5500
     assert reported["REJECTED"] == 1

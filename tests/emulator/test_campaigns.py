@@ -173,7 +173,8 @@ async def test_a_segment_runs_only_with_the_token(serve, tables):
     token = {"Authorization": "Bearer secret"}
     async with serve(token="secret") as stranger:
         api = Api(stranger.emulator, **token)
-        foreign, own = await created(stranger), await created(api)
+        foreign = await created(stranger)
+        own = await created(api)
         await reached(api, own, "done")
         campaign = await api.get(f"/campaigns/{foreign}")
         assert campaign["state"] == "not run"
@@ -220,7 +221,8 @@ async def test_a_failed_campaign_says_why_and_has_no_recipients(serve, tables, i
 
 
 async def test_a_disk_that_stays_full_leaves_the_campaign_to_the_next_process(serve, tables, monkeypatch):
-    update, updates = Store.update, []
+    update = Store.update
+    updates = []
 
     def once(store, campaign):
         updates.append(campaign.state)

@@ -148,7 +148,8 @@ async def downloaded(wire, query):
 
 async def pages(wire, path, mark):
     """Return the rows of each page."""
-    found, more = [], ""
+    found = []
+    more = ""
     while more is not None:
         rows, after = (await wire.get(f"{path}{more}")).values()
         found.append(rows)
@@ -307,7 +308,8 @@ async def test_a_request_is_checked_without_being_sent(wire, emulator):
 
 async def test_a_request_is_sent_into_an_inbox_without_its_key_and_meets_its_faults(running):
     async with running(max_body=100) as wire:
-        emulator, body = wire.emulator, {"userIds": ["ben"], "message": {}}
+        emulator = wire.emulator
+        body = {"userIds": ["ben"], "message": {}}
         path = f"/requests?inbox={(await wire.get('/inboxes'))[0]['inbox']}"
         for sent, number, status, text in (
             (body, 1, 204, ""),

@@ -33,7 +33,8 @@ def test_a_condition_chooses_among_the_requests_in_their_order(when, hits):
 
 
 def test_delays_add_up_before_the_first_rule_that_acts_which_hides_the_request_from_the_rest():
-    reset, status = Fault.reset_before(first=1), Fault.status(503, first=1)
+    reset = Fault.reset_before(first=1)
+    status = Fault.status(503, first=1)
     rules = Rules([Fault.delay(0.25), Fault.delay(0.5), reset, Fault.delay(1, name="last"), status])
     decisions = [rules.decide(*SMALL) for _ in range(3)]
     assert [(decision.delay, decision.fault) for decision in decisions] == [(0.75, reset), (1.75, status), (1.75, None)]
@@ -42,7 +43,8 @@ def test_delays_add_up_before_the_first_rule_that_acts_which_hides_the_request_f
 
 
 def test_a_disabled_rule_counts_and_draws_nothing_and_hides_nothing():
-    chance, behind = Fault.hang(probability=0.5, name="chance"), Fault.reset_before(name="behind")
+    chance = Fault.hang(probability=0.5, name="chance")
+    behind = Fault.reset_before(name="behind")
     expected = acted(chance, [SMALL] * 32)
     rules = Rules([chance, behind])  # which does not change the draws of the first
     decisions = [rules.decide(*SMALL).fault is chance for _ in range(16)]

@@ -84,7 +84,8 @@ async def test_a_hang_sends_nothing_until_the_client_disconnects(wire, emulator,
 
 
 async def test_conditions_look_at_requests_that_the_service_does_not_refuse(wire, emulator):
-    many, long = Fault.status(413, more_than_users=2, name="many"), Fault.status(414, more_than_bytes=200, name="long")
+    many = Fault.status(413, more_than_users=2, name="many")
+    long = Fault.status(414, more_than_bytes=200, name="long")
     emulator.set_faults([many, Fault.status(500, endpoint="campaigns", name="campaigns"), long])
     pushes = [("ann", "bob", "cid"), ("x" * 200,), ("ann", "bob")]
     assert [(await wire.push(*users)).status for users in pushes] == [413, 414, 204]

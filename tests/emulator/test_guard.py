@@ -178,7 +178,8 @@ def test_tokens_of_any_characters_are_compared_in_constant_time(monkeypatch, val
 
 async def test_the_key_is_only_in_the_request_and_in_the_route_that_shows_it(running, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    key, user = "the-secret-key-of-somebody", "ann-secret"
+    key = "the-secret-key-of-somebody"
+    user = "ann-secret"
     async with running(store=tmp_path / "store", api_key=key, faults=[Fault.status(503, user="bob")]) as wire:
         answers = [await wire.push(user), await wire.push("bob"), await wire.campaign(), await wire.send(b"{")]
         answers.append(await wire.push("ann", path="/v1/nothing"))

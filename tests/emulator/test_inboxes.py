@@ -48,7 +48,8 @@ async def test_delayed_requests_overtaken_by_a_reset_are_answered_and_not_stored
 @pytest.fixture
 def fill(monkeypatch):
     """``fill(pages)``: allow the emulator's file to grow by so many pages."""
-    opened, connect = [], sqlite3.connect
+    opened = []
+    connect = sqlite3.connect
 
     def connecting(*args, **options):
         opened.append(connect(*args, **options))

@@ -108,7 +108,9 @@ async def test_the_bodies_that_a_response_shows_are_bounded(emulator, wire, monk
 
 async def test_closing_does_not_wait_for_anybody(running, monkeypatch, caplog):
     """Clients that are idle, within a head or a body, wait for faults or the store, or do not read their response."""
-    go_on, readers, waited = threading.Event(), [], []
+    go_on = threading.Event()
+    readers = []
+    waited = []
 
     def held(*_, **__):
         readers.append(1)

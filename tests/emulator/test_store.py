@@ -44,7 +44,8 @@ def ids(store, box):
 
 def test_the_largest_inbox_is_trimmed_first(make):
     store = make(max_bytes=1000)
-    small, large = store.inbox("small"), store.inbox("large")
+    small = store.inbox("small")
+    large = store.inbox("large")
     put(store, *(push(small, "ann", body=b"s" * 100) for _ in range(3)))
     entries = put(store, *(push(large, "bob", body=b"l" * 100) for _ in range(7)))
     assert len(ids(store, large)) == 7
@@ -89,7 +90,8 @@ def test_the_inbox_of_before_a_reset_is_empty_and_stores_nothing(store, box):
 @pytest.mark.parametrize("way", ["reset", "delete", "evict"])
 def test_what_is_dropped_leaves_no_rows(make, tmp_path, way):
     store = make(keep=2)
-    box, other = store.inbox("key"), store.inbox("other")
+    box = store.inbox("key")
+    other = store.inbox("other")
     put(store, push(box, "ann"), campaign(box, "c1"), push(other, "ann"))
     entry = store.campaign(box, "c1")
     assert store.deliver(entry, [("ann", {})])

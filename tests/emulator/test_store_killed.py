@@ -41,7 +41,8 @@ async def send_until_it_dies(port, number, responses, starts):
 
 @pytest.mark.parametrize("requests", [1, 200])
 async def test_every_answered_request_survives_a_kill(tmp_path, requests):
-    responses, starts = Counter(), Counter()
+    responses = Counter()
+    starts = Counter()
     for _ in range(2):  # the second process continues with the same file
         command = sys.executable, "-c", SERVE, str(tmp_path / "kept")
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)

@@ -132,7 +132,8 @@ def groups(rows):
     found = []
     for group, members in groupby(sorted(rows, key=lambda row: (-row.group, row.id)), lambda row: row.group):
         members = list(members)
-        reached, failed = (sum(len(row.users) for row in members), sum(row.failed for row in members))
+        reached = sum(len(row.users) for row in members)
+        failed = sum(row.failed for row in members)
         found.append((members[-1].id, group, len(members), reached, failed))
     return found
 

@@ -46,7 +46,9 @@ async def test_a_stream_sends_every_kind_of_change_from_now_on(running, tmp_path
 )
 async def test_requests_that_come_while_others_are_read(running, monkeypatch, keep, meanwhile, told):
     monkeypatch.setattr(handlers, "_MAX_BURST", 3)
-    loop, patch, read = asyncio.get_running_loop(), pytest.MonkeyPatch(), Store.requests
+    loop = asyncio.get_running_loop()
+    patch = pytest.MonkeyPatch()
+    read = Store.requests
 
     def reading(*args, **options):
         patch.undo()

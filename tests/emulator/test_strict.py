@@ -62,7 +62,8 @@ def unshown(place, shown):
     return f"unknown value, the interface shows only {shown} - at `$.{place}`"
 
 
-BUTTON, COMPONENT = "message.androidActionButtons.0", "message.actionCategory.actionComponents.0"
+BUTTON = "message.androidActionButtons.0"
+COMPONENT = "message.actionCategory.actionComponents.0"
 NO_NAME = "missing name: give the campaign a name - at `$`"
 
 

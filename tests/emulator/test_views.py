@@ -78,7 +78,8 @@ def test_users_do_not_make_a_body_large_but_too_long_for_snippets():
 )
 def test_a_large_body_is_shown_raw_and_cut_and_neither_decoded_nor_checked(body, monkeypatch):
     monkeypatch.setattr(views, "lint", lambda _: pytest.fail("it is checked"))
-    sent, view = encoded(body), whole(body)
+    sent = encoded(body)
+    view = whole(body)
     assert view["body"] is None
     assert view["text"] == sent[: 64 * 1024].decode()
     assert view["user_ids"] == []

@@ -75,7 +75,8 @@ async def test_the_last_of_many_versions_is_found_with_few_reads(tmp_path, monke
         await put(store, claim_of(0))
         for number in range(1, 500):
             assert await put(store, claim_of(number), claim_of(number - 1)) is None
-        looks, real = [], os.open
+        looks = []
+        real = os.open
         monkeypatch.setattr(os, "open", lambda *words, **options: looks.append(words) or real(*words, **options))
         assert await put(other, ONE) == claim_of(499)
     assert 0 < len(looks) < 40
@@ -107,7 +108,8 @@ async def test_scan_reads_a_large_folder_in_pages(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PAGE", 3, raising=False)
     async with store_of(tmp_path) as store:
         await store.put([Put(key_of(number), ONE) for number in range(7)], WEEK)
-        pages, real = [], store.get
+        pages = []
+        real = store.get
         monkeypatch.setattr(store, "get", lambda keys: pages.append(len(keys)) or real(keys))
         assert [key async for key, _ in store.scan()] == [key_of(number) for number in range(7)]
     assert pages == [3, 3, 1]
@@ -219,7 +221,8 @@ async def test_aclose_gives_up_on_a_hanging_mount_and_the_write_completes_later(
 
 
 async def test_a_mount_that_hangs_on_first_use_blocks_no_other_send(tmp_path, monkeypatch):
-    service, mount = FakeService(), Hanging(monkeypatch, "listdir")
+    service = FakeService()
+    mount = Hanging(monkeypatch, "listdir")
     store = store_of(tmp_path, timeout=0.05)
     async with service.client(claims=store) as client:
         with pytest.raises(ClaimStoreError):

@@ -80,7 +80,8 @@ def test_spark_gets_the_path_of_a_file_as_it_stands():
 
 def test_it_is_for_its_owner_only(folder):
     with folder.locked():
-        plan, outcomes = folder.new_plan("f00d"), folder.new_outcomes()
+        plan = folder.new_plan("f00d")
+        outcomes = folder.new_outcomes()
         folder.claims.mkdir(mode=0o700)
         folder.seal(MANIFEST)
         folder.conclude(outcomes, SparkReport())

@@ -21,7 +21,8 @@ def test_a_worker_is_killed(engine, name, victims, service, tmp_path):
     service.begin([Fault.delay(0.5, every=8, name="slow"), Fault.delay(0.05, name="all")])
     program = recipe(name, tmp_path, service, users=USERS, changed=SMALLER)
     ran(program, tmp_path, service, victims=victims, after=100)
-    pushed, outcomes = service.users(), outcomes_of(tmp_path)
+    pushed = service.users()
+    outcomes = outcomes_of(tmp_path)
     assert set(pushed.values()) == {1}
     assert outcomes.keys() == {f"user-{number}" for number in range(USERS)}
     assert {outcomes[user] for user in outcomes.keys() - pushed.keys()} <= {"UNKNOWN"}

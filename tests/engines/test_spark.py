@@ -104,7 +104,8 @@ def test_everybody_is_pushed_once(audience, send, service):
 
 
 def test_the_session_and_the_one_who_watches_are_as_before(spark, audience, send, service):
-    before, seen = spark.conf.getAll, []
+    before = spark.conf.getAll
+    seen = []
     send(audience(), HELLO, on_progress=seen.append)
     assert spark.conf.getAll == before | {AT_A_TIME: spark.conf.get(AT_A_TIME)}
     assert seen[-1].planned == USERS

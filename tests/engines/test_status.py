@@ -22,7 +22,9 @@ from pushsdk.emulator import Fault
 from pushsdk.spark import DirectoryClaims, SparkReport, read_report
 from pushsdk.spark._folder import OWN_CLAIMS, Manifest, RunFolder, call_store, plant_sentinel
 
-USERS, SIZE, RUN = 60, 10, "f00d"
+USERS = 60
+SIZE = 10
+RUN = "f00d"
 MESSAGE = {"title": {"en": "Hello"}}
 MANIFEST = Manifest(
     run=RUN,
@@ -70,7 +72,8 @@ class Run:
 
     def put(self, chunk, record):
         """Have this be what is claimed of a chunk."""
-        claim, key = Claim(secrets.token_hex(16), record), digest_of(claim_name(RUN, self.chunks[chunk]["chunk_id"]))
+        claim = Claim(secrets.token_hex(16), record)
+        key = digest_of(claim_name(RUN, self.chunks[chunk]["chunk_id"]))
         call_store(self.claims, lambda store: put(store, claim, key=key, ttl=1e6))
 
 

@@ -118,7 +118,8 @@ async def test_what_is_under_way_is_read_when_it_is_asked_for(telemetry):
 
 @virtual
 async def test_clients_of_one_service_are_summed_and_the_lowest_budget_is_shown(telemetry):
-    service, idle = FakeService(refused(), hang()), FakeService(hang())
+    service = FakeService(refused(), hang())
+    idle = FakeService(hang())
     policy = RetryPolicy.safe(initial_delay=0.001)
     unused = watched(telemetry, FakeService())
     async with watched(telemetry, service, retry=policy) as one, watched(telemetry, idle) as another:

@@ -12,7 +12,9 @@ from support.wire_server import WireServer
 from pushsdk import AsyncPushClient, CampaignRequest, MobilePush, RetryPolicy, Segment, Timeout
 from pushsdk.emulator import Emulator, Fault
 
-KEY, USER, TEXT = "KEYMARKER", "USERMARKER", "TEXTMARKER"
+KEY = "KEYMARKER"
+USER = "USERMARKER"
+TEXT = "TEXTMARKER"
 MESSAGE = MobilePush(title={"en": TEXT}, collapse_id=TEXT, key_vals={TEXT: TEXT})
 CAMPAIGN = CampaignRequest(name=TEXT, external_id=TEXT, segment=Segment(query=TEXT))
 ECHO = f"no such user {USER}: {TEXT}, {KEY}"

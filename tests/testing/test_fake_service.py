@@ -27,7 +27,8 @@ MESSAGE = MobilePush(title={"en": "Hello"})
 
 @virtual_time
 async def test_a_request_whose_claim_failed_is_not_received_and_uses_up_no_fault():
-    service, claims = FakeService(Fault.status(404, first=1)), ShakyClaims(add=["down"])
+    service = FakeService(Fault.status(404, first=1))
+    claims = ShakyClaims(add=["down"])
     async with service.client(claims=claims) as client:
         with pytest.raises(ClaimStoreError):
             await client.send("ann", MESSAGE, idempotency_key="job")
@@ -124,7 +125,8 @@ async def test_a_fault_with_a_probability_fires_by_the_seed_and_may_never_fire()
     for seed in (1, 1, 2):
         service = FakeService(Fault.delay(1.0, probability=0.5), Fault.hang(probability=0.0), seed=seed)
         async with service.client() as client:
-            begun, times = now(), []
+            begun = now()
+            times = []
             for number in range(16):
                 await client.send(f"user-{number}", MESSAGE)
                 times.append(round(now() - begun))

@@ -9,7 +9,8 @@ from support.worker_lab import Crash, bereaved, lived, outlived, terminated
 from pushsdk.emulator import Fault
 from pushsdk.emulator.faults import preset
 
-SIGKILL, SIGTERM = signal.SIGKILL, signal.SIGTERM
+SIGKILL = signal.SIGKILL
+SIGTERM = signal.SIGTERM
 ORDERS = [f"{number:05}" for number in range(10_000)]
 
 
@@ -22,7 +23,8 @@ def test_with_an_idempotency_key_no_user_is_pushed_twice(name, tmp_path, redis_u
     lost = set(ORDERS) - summary.outcomes.keys()
     assert len(lost) <= (5 if FRAMEWORKS[name].left else 0)
     for order in ORDERS:
-        accepted, outcomes = summary.accepted.get(f"user-{order}", 0), summary.outcomes.get(order, set())
+        accepted = summary.accepted.get(f"user-{order}", 0)
+        outcomes = summary.outcomes.get(order, set())
         if "ACCEPTED" in outcomes:
             assert accepted == 1, order
         elif "UNKNOWN" not in outcomes:
@@ -33,7 +35,8 @@ def test_with_an_idempotency_key_no_user_is_pushed_twice(name, tmp_path, redis_u
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_without_an_idempotency_key_a_user_is_pushed_twice(name, tmp_path, redis_url):
     # Every other request is slow, so a push is in flight at the kill and accepted afterwards.
-    crashes, faults = [Crash(100, SIGKILL), Crash(200, SIGKILL)], [Fault.delay(0.1, every=2)]
+    crashes = [Crash(100, SIGKILL), Crash(200, SIGKILL)]
+    faults = [Fault.delay(0.1, every=2)]
     summary = lived(name, tmp_path, redis_url, jobs=300, crashes=crashes, faults=faults, idempotent=False)
     assert summary.doubled > 0
 

@@ -46,7 +46,8 @@ def azurite(port, url):
     if (command := shutil.which("azurite-blob")) is None:
         pytest.skip("azurite is not installed")
     yield [command, "--inMemoryPersistence", "--silent", "--blobPort", str(port), "--skipApiVersionCheck"]
-    date, place = formatdate(usegmt=True), f"/{ACCOUNT}/claims"
+    date = formatdate(usegmt=True)
+    place = f"/{ACCOUNT}/claims"
     signed = f"PUT{12 * chr(10)}x-ms-date:{date}\nx-ms-version:2021-08-06\n/{ACCOUNT}{place}\nrestype:container"
     digest = hmac.digest(base64.b64decode(KEY), signed.encode(), hashlib.sha256)
     headers = {"x-ms-date": date, "x-ms-version": "2021-08-06"}
@@ -76,10 +77,13 @@ def location(request, monkeypatch):
 
 
 async def test_any_sequence_of_puts_matches_a_dictionary(location):
-    stores, truth, dice = [ObjectClaims(location), ObjectClaims(location)], {}, random.Random(7)
+    stores = [ObjectClaims(location), ObjectClaims(location)]
+    truth = {}
+    dice = random.Random(7)
     keys = [key_of(number) for number in range(4)]
     for number in range(60):
-        key, new = dice.choice(keys), Claim(f"{number:032x}", b'{"v":1}')
+        key = dice.choice(keys)
+        new = Claim(f"{number:032x}", b'{"v":1}')
         expected = tuple(claim.token for claim in truth.values() if dice.random() < 0.5)
         stored = truth.get(key)
         is_refused = stored is not None and stored.token not in expected

@@ -77,7 +77,8 @@ def test_the_task_of_airflow_fails_for_users_that_are_left_and_for_a_run_without
     plain = SimpleNamespace(dag=lambda **_: lambda function: function, task=lambda **_: lambda function: function)
     monkeypatch.setitem(sys.modules, "airflow", SimpleNamespace(sdk=plain))
     monkeypatch.setitem(sys.modules, "airflow.sdk", plain)
-    code, names = MODULES["airflow_dag.py"].removesuffix("\nmorning()\n"), {}
+    code = MODULES["airflow_dag.py"].removesuffix("\nmorning()\n")
+    names = {}
     exec(code, names)
     with oracle() as service:
         monkeypatch.setenv("PUSHSDK_BASE_URL", service.base_url)

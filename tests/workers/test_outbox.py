@@ -18,7 +18,8 @@ from support.service_thread import wait_until
 from pushsdk.emulator import Emulator, Fault
 from pushsdk.testing.inbox import EmulatorThread
 
-ROWS, KILLS = 400, 4
+ROWS = 400
+KILLS = 4
 
 
 @pytest.fixture
@@ -69,7 +70,8 @@ async def test_relays_that_are_killed_push_no_row_twice_and_lose_none(db, postgr
             for relay in relays:
                 relay.kill()
                 relay.wait()
-    pushed, outcomes = emulator.users(), dict(await db.fetch("SELECT user_id, outcome FROM outbox"))
+    pushed = emulator.users()
+    outcomes = dict(await db.fetch("SELECT user_id, outcome FROM outbox"))
     assert outcomes.pop("nobody") == "NOT_SENT"
     counts = verdict(((outcome, pushed.get(user, 0), 0) for user, outcome in outcomes.items()), doubt=KILLS * 10)
     assert counts.keys() <= {"ACCEPTED", "UNKNOWN"}

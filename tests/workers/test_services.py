@@ -103,7 +103,8 @@ CERTIFICATE.retryable = False
 
 async def test_an_error_of_the_program_or_of_its_input_asks_nobody_to_try_again(caplog):
     text = "user_ids[1]: the user id is empty"
-    wrong_input, wrong_setting = ValidationError(text), ConfigurationError("rate must be a Rate")
+    wrong_input = ValidationError(text)
+    wrong_setting = ConfigurationError("rate must be a Rate")
 
     async def pushing(error):
         async def handler(_):

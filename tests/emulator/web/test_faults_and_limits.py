@@ -15,7 +15,8 @@ async def test_faults_are_switched_on_counted_edited_and_switched_off(open_desk)
     await press(page, "ratelimited")
     await read(page, "No rule: every good request is accepted.")
     assert await desk.push() == 204
-    editor, apply = page.get_by_label("Rules as JSON"), page.get_by_role("button", name="Apply rules")
+    editor = page.get_by_label("Rules as JSON")
+    apply = page.get_by_role("button", name="Apply rules")
     for text, answer in (("[{", "This is not JSON"), ('[{"fault": "no such"}]', "no such")):
         await editor.fill(text)
         await apply.click()

@@ -105,7 +105,8 @@ async def test_a_push_is_in_the_list_soon_and_shows_its_languages_and_placeholde
         group = page.get_by_role("group", name=phone)
         directions = "nodes => nodes.map(node => getComputedStyle(node).direction)"
         assert await group.locator(".card-title, .card-body").evaluate_all(directions) == ["rtl", "rtl"]
-        icon, text = group.locator(".app-icon, .small-icon").first, group.locator(".card-title")
+        icon = group.locator(".app-icon, .small-icon").first
+        text = group.locator(".card-title")
         assert (await icon.bounding_box())["x"] > (await text.bounding_box())["x"]
     await desk.push("long " * 500)
     await press(page, "long", "option")
@@ -117,7 +118,8 @@ async def test_a_push_is_in_the_list_soon_and_shows_its_languages_and_placeholde
 
 async def test_the_composer_warns_before_it_sends(desk):
     page = await desk.page("/#/compose")
-    checks, result = page.get_by_role("status", name="Checks"), page.get_by_role("status", name="Result")
+    checks = page.get_by_role("status", name="Checks")
+    result = page.get_by_role("status", name="Result")
     await checks.locator(".fine").wait_for()
     await change(page, '"title"', '"titel"')
     await read(checks, "Unknown field, did you mean title?")

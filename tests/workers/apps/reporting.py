@@ -9,7 +9,8 @@ import redis.asyncio
 
 from pushsdk import AsyncPushClient, PushClient, PushError
 
-JOBS, AGAIN = "jobs-ended", "jobs-again"
+JOBS = "jobs-ended"
+AGAIN = "jobs-again"
 URL = os.environ["REDIS_URL"]
 
 
