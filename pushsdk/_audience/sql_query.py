@@ -6,6 +6,7 @@ with the guessed types, and DuckDB's plan says which columns feed the ids. All o
 
 import glob
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -263,17 +264,27 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
     node.update(table)
 
 
-# Guesses that lose users or change ids, with the option to add: their signs may come late, or belong to an id.
-_SIGNS = {"quote|escape": "quote = '\"', escape = '\"'", "comment": "comment = ''"}
+# Guesses lose users or change ids, as their signs may come late, or belong to an id. The first options that change no
+# row are added to a call.
+_QUOTES = ("quote = '\"', escape = '\"'", "quote = '\"'", "quote = ''")
+_COMMENTS = ("comment = ''", "")
 # As many rows as DuckDB looks at to guess.
 _SAMPLE = "LIMIT 20480"
 
 
 def _plain_options(db: Connection, call: str) -> list[str]:
-    """Return options for double quotation marks and no comments, unless a call would read other rows with them."""
-    options = [option for names, option in _SIGNS.items() if not re.search(rf'\("({names})" =', call)]
-    with suppress(duckdb_module().Error):
-        plain = _call_with(call, *options)
-        if not db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
-            return options
-    return []
+    """Return options for double quotation marks or none, and for no comments unless a call reads other rows then.
+
+    Raises ValidationError if DuckDB guesses other quotation marks, as these may belong to the ids.
+    """
+    quotes = ("",) if re.search(r'\("(quote|escape)" =', call) else _QUOTES
+    comments = ("",) if '("comment" =' in call else _COMMENTS
+    for guess in itertools.product(quotes, comments):
+        options = [*filter(None, guess)]
+        with suppress(duckdb_module().Error):
+            plain = _call_with(call, *options)
+            if not db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
+                return options
+    db.execute(f"FROM {call} {_SAMPLE}").fetchall()  # or DuckDB says what is wrong
+    text = "quotation marks that DuckDB guesses may belong to ids: state quote = '\"' or quote = '''' in"
+    raise ValidationError(f"the query: {text} {printable(call)}")
