@@ -285,6 +285,6 @@ def _plain_options(db: Connection, call: str) -> list[str]:
             plain = _call_with(call, *options)
             if not db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
                 return options
-    db.execute(f"FROM {call} {_SAMPLE}").fetchall()  # or DuckDB says what is wrong
+    db.execute(f"FROM {call} {_SAMPLE}").fetchall()  # raises if the file is no CSV
     text = "quotation marks that DuckDB guesses may belong to ids: state quote = '\"' or quote = '''' in"
     raise ValidationError(f"the query: {text} {printable(call)}")

@@ -173,8 +173,7 @@ def test_quotation_marks_may_come_late_and_be_others(tmp_path):
     late = made(tmp_path, "late.csv", f'user_id,n\n{early}"user-""1""",2\n')
     assert rows_of(Audience.query(f"FROM '{late}' WHERE n > 1")) == [('user-"1"', {"n": 2})]
     single = made(tmp_path, "single.csv", "user_id,n\n'a',1\n'c',2\n")
-    for quote, users in (('"', ["'a'", "'c'"]), ("''", ["a", "c"])):
-        assert ids_of(Audience.query(f"FROM read_csv('{single}', quote = '{quote}')")) == users
+    assert ids_of(Audience.query(f"FROM read_csv('{single}', quote = '\"')")) == ["'a'", "'c'"]
     assert refused(lambda: Audience.query(f"FROM '{single}'")).endswith(f"in read_csv('{single}')")
     stated = f"SELECT user_id FROM read_csv('{late}', quote = '') WHERE n > 1"
     assert ids_of(Audience.query(stated)) == ['"user-""1"""']

@@ -63,12 +63,6 @@ def lock(path, how):
     asyncio.get_running_loop().call_later(0.3, other.close)
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr("pushsdk._runs.run_file.file.LOCK_TIMEOUT", 2)
-
-
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("how", ["DEFERRED", "IMMEDIATE", "EXCLUSIVE"])
 async def test_a_lock_of_the_run_file_stops_neither_the_loop_nor_makes_a_request_late(how, tmp_path, monkeypatch):
     async def answer(wire):
@@ -77,13 +71,15 @@ async def test_a_lock_of_the_run_file_stops_neither_the_loop_nor_makes_a_request
         await good.run(wire)
 
     monkeypatch.setattr("pushsdk._runs.stopping.TICK", 0.01)
+    monkeypatch.setattr("pushsdk._runs.run_file.file.LOCK_TIMEOUT", 2)
     users = [name * 9_000 for name in names(2)]  # too long for one row in the plan
     async with meeting(when(always, Step(answer)), timeout=Timeout(attempt=0.2), **ONE) as (_, client):
         assert (await client.broadcast(users, MESSAGE, run=tmp_path / "run")).accepted == 2
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_lock_of_the_run_file_does_not_stop_the_loop_while_it_is_planned(tmp_path):
+async def test_a_lock_of_the_run_file_does_not_stop_the_loop_while_it_is_planned(tmp_path, monkeypatch):
+    monkeypatch.setattr("pushsdk._runs.run_file.file.LOCK_TIMEOUT", 2)
+
     async def users():
         for number in range(20_000):
             if number == 10_000:
