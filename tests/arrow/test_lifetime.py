@@ -58,6 +58,7 @@ def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env, sent)
         ({"run": "daily-{date}"}, "run must be a name without a placeholder"),
         ({"run": "\ud800"}, "NUL or lone surrogates"),
         ({"personal": "text"}, "personal must be"),
+        ({"stop_policy": 0.5}, "stop_policy must be a StopPolicy"),
         ({"message": "Hello"}, "message"),
     ],
     ids=str,

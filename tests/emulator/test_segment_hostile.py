@@ -197,6 +197,11 @@ def test_a_bomb_is_an_error_in_time(folder, private, bomb):
     assert list(private.glob("pushsdk-*")) == []
 
 
+def test_a_query_that_needs_too_much_memory_says_so(folder):
+    with pytest.raises(SegmentError, match="needs more than"), Tables(folder).run(BOMBS["a long text"], "user_id"):
+        pass
+
+
 @pytest.mark.parametrize("error", [MemoryError, RecursionError])
 def test_a_query_too_large_for_python_is_reported(folder, error, monkeypatch):
     def fails(*args, **options):
