@@ -55,20 +55,15 @@ def begun_plan(path, base_url="http://127.0.0.1:1"):
 # -- broadcast ----------------------------------------------------------------------------------------------------
 
 
-def test_each_user_is_pushed_once_and_the_counts_go_to_stdout(broadcast, service):
-    result = broadcast()
+def test_each_user_is_pushed_once_and_the_counts_go_to_stdout(broadcast, command, service, folder):
+    (folder / "nobody.csv").write_text("user_id\n")
+    assert "1 duplicate left out, 0 excluded\n" in command("plan ids.txt --title x --exclude nobody.csv").out
+    result = broadcast("--exclude nobody.csv")
     assert result.code == 0
     assert result.err == ""
     assert [line.split()[-1] for line in result.out.splitlines()[:4]] == ["3", "0", "0", "0"]
-    assert re.match(r"users     3  in 0:\d\d, 1 duplicate left out", result.out.splitlines()[4])
+    assert re.match(r"users     3  in 0:\d\d, 1 duplicate left out, 0 excluded$", result.out.splitlines()[4])
     assert service.users() == dict.fromkeys(USERS, 1)
-
-
-@pytest.mark.usefixtures("service")
-def test_if_nobody_was_excluded_every_summary_says_so(broadcast, command, folder):
-    (folder / "nobody.csv").write_text("user_id\n")
-    for result in (broadcast("--exclude nobody.csv"), command("plan ids.txt --title x --exclude nobody.csv")):
-        assert "1 duplicate left out, 0 excluded\n" in result.out
 
 
 def test_without_dedupe_an_id_is_pushed_as_often_as_it_occurs(broadcast, service):

@@ -82,7 +82,8 @@ class ShakyClaims(MemoryClaims):
 @asynccontextmanager
 async def delivering(service=None, *, claims=None, **options):
     """A service, a claim store, and a client of both."""
-    service, claims = service or FakeService(), claims or ShakyClaims()
+    service = service or FakeService()
+    claims = claims or ShakyClaims()
     async with service.client(claims=claims, **options) as client:
         yield service, claims, client
 
