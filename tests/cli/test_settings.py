@@ -15,7 +15,6 @@ from pushsdk.cli.settings import SettingValue, check, read_key, resolve
 
 SECRET = "s3cret-key"
 URL = "https://push.example/api"
-POSIX = pytest.mark.skipif(os.name != "posix", reason="modes of files are of posix")
 
 
 @pytest.fixture
@@ -209,7 +208,6 @@ def test_unusable_settings_are_refused(tmp_path, home, text, options, variables,
 # -- the key ------------------------------------------------------------------------------------------------------
 
 
-@POSIX
 @pytest.mark.parametrize("mode", [0o644, 0o640])
 def test_a_key_in_a_file_that_other_users_can_read_is_refused(tmp_path, home, mode):
     home(f'api_key = "{SECRET}"', mode)

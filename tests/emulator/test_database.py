@@ -1,7 +1,6 @@
 """The store's file: private, for one process, recognized before it is opened, removed if temporary."""
 
 import gc
-import os
 import sqlite3
 import stat
 import subprocess
@@ -169,7 +168,6 @@ def test_a_temporary_store_is_private_and_is_removed_with_its_object(temporary):
         Database(None)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_touches_nothing_and_the_parent_removes_its_store(temporary):
     code = """
 import os, sys
