@@ -17,6 +17,7 @@ from pushsdk.cli.exit import Exit
 from pushsdk.emulator import Fault
 
 USERS = [f"user-{number}" for number in range(40)]
+FINDS_PROCESSES = pytest.mark.skipif(not Path("/proc/thread-self/children").exists(), reason="needs Linux")
 
 
 @pytest.fixture
@@ -212,9 +213,7 @@ def test_another_terminal_stops_all_processes(sending, service, command, monkeyp
     check_stopped(sending, service, command, told="stopped: bob stopped it\n")
 
 
-@pytest.mark.skipif(
-    not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists(), reason="it has to find the processes"
-)
+@FINDS_PROCESSES
 def test_a_process_that_is_stopped_stops_the_others_and_shows_no_key(sending, service, command):
     children = children_of(sending)
     assert len(children) == 2
@@ -223,7 +222,7 @@ def test_a_process_that_is_stopped_stops_the_others_and_shows_no_key(sending, se
     check_stopped(sending, service, command, told="stopped: the caller asked for a stop\n")
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it has to find the processes")
+@FINDS_PROCESSES
 def test_a_process_that_is_stopped_while_it_starts_stops_the_others(starting, service):
     wait_until(lambda: len(children_of(starting)) == 2)
     os.kill(children_of(starting)[0], signal.SIGTERM)
@@ -231,7 +230,7 @@ def test_a_process_that_is_stopped_while_it_starts_stops_the_others(starting, se
     assert len(service.users()) < 40
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it has to find the processes")
+@FINDS_PROCESSES
 def test_processes_end_with_their_parent_and_nobody_is_in_doubt(sending, service):
     children = children_of(sending)
     sending.kill()
@@ -244,7 +243,7 @@ def test_processes_end_with_their_parent_and_nobody_is_in_doubt(sending, service
     assert report.stopped == "the end of its command stopped it"
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it has to find the processes")
+@FINDS_PROCESSES
 def test_the_others_send_the_users_of_a_killed_process(sending, service):
     service.set_faults([])
     os.kill(children_of(sending)[0], signal.SIGKILL)
