@@ -40,7 +40,8 @@ def pytest_cmdline_main(config):
     if hasattr(config, "workerinput"):  # a worker of xdist has no ``-n``
         return
     if config.getoption("numprocesses", 0) is None and all(Path(each).is_dir() for each in config.args):
-        config.option.numprocesses, config.option.dist = "auto", "worksteal"
+        config.option.numprocesses = "auto"
+        config.option.dist = "worksteal"
 
 
 def pytest_configure(config):

@@ -96,7 +96,8 @@ def test_a_value_that_is_not_an_id_is_an_error_with_its_row(source, expected):
 
 
 def test_a_bad_row_that_is_not_found_again_is_an_error_all_the_same(tmp_path, monkeypatch):
-    path, columns = parquet(tmp_path / "u.parquet", "SELECT NULL::INTEGER AS user_id"), duckdb_reader.id_columns
+    path = parquet(tmp_path / "u.parquet", "SELECT NULL::INTEGER AS user_id")
+    columns = duckdb_reader.id_columns
 
     def replace_file(*arguments):
         parquet(path, "SELECT 7 AS user_id")

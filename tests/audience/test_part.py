@@ -23,7 +23,8 @@ def sources(users):
 def test_each_user_is_in_one_part_from_every_source(users, of, others):
     told = []
     for number in range(2):
-        parts, duplicates = [], 0
+        parts = []
+        duplicates = 0
         for index in range(of):
             part = sources(users)[number].exclude(Audience.lines(io.BytesIO("\n".join(others).encode())))
             part = part.part(index, of=of)

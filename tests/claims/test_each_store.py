@@ -28,7 +28,8 @@ from pushsdk.claims.store import LoopGuard
 from pushsdk.spark import DirectoryClaims
 from pushsdk.testing import FakeService
 
-REDIS, POSTGRES = "redis://localhost", "postgresql://localhost"
+REDIS = "redis://localhost"
+POSTGRES = "postgresql://localhost"
 
 
 # -- all stores --------------------------------------------------------------------------------------------------------
@@ -120,7 +121,8 @@ async def test_only_the_owner_can_read_the_file(tmp_path):
 
 @pytest.mark.parametrize(("durable", "level"), [(False, "NORMAL"), (True, "FULL")])
 async def test_claims_of_one_call_share_a_commit_that_is_synced_if_durable(durable, level, tmp_path, monkeypatch):
-    statements, open_database = [], sqlite_module.open_database
+    statements = []
+    open_database = sqlite_module.open_database
 
     def traced(*arguments, **options):
         db = open_database(*arguments, **options)

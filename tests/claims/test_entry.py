@@ -74,11 +74,13 @@ def write_as_other(store, users, state):
 
 
 def test_a_resend_claims_only_its_own_unknown_users():
-    entry, store = new_entry(), KeyStore()
+    entry = new_entry()
+    store = KeyStore()
     write_as_other(store, (0, 1), UNKNOWN)
     write_claims(entry, store, (1, 3))
     entry.settle(((1, 3),), UserStatus(UNKNOWN))
-    without, resent = ask(entry, (0, 3)), ask(entry, (0, 3), resends=True)
+    without = ask(entry, (0, 3))
+    resent = ask(entry, (0, 3), resends=True)
     write(entry, store)
     assert without.claimed == []
     assert resent.claimed == [(1, 3)]
@@ -88,7 +90,8 @@ def test_a_resend_claims_only_its_own_unknown_users():
 
 @pytest.mark.parametrize("outcome", [ACCEPTED, None])
 def test_a_failed_claim_of_a_resend_leaves_the_last_outcome(outcome):
-    entry, store = new_entry(), KeyStore()
+    entry = new_entry()
+    store = KeyStore()
     entry.settle(ALL, UserStatus(UNKNOWN))
     write(entry, store)
     ask(entry, resends=True)
@@ -100,7 +103,8 @@ def test_a_failed_claim_of_a_resend_leaves_the_last_outcome(outcome):
 
 
 def test_an_entry_of_another_number_of_users_fails_the_claim():
-    entry, store = new_entry(), KeyStore()
+    entry = new_entry()
+    store = KeyStore()
     write_claims(new_entry(users=USERS + 1), store, (0, 1))
     request = ask(entry)
     write(entry, store)
@@ -129,12 +133,14 @@ class Process:
 
     def write(self):
         if self.put is None:
-            self.put, self.is_made = self.entry.prepare(), False
+            self.put = self.entry.prepare()
+            self.is_made = False
 
     def make(self):
         """Let the pending write take effect."""
         if self.put is not None:
-            self.found, self.is_made = self.world.store.put(self.put), True
+            self.found = self.world.store.put(self.put)
+            self.is_made = True
             if self.world.dice.random() < 0.3:
                 self.world.late.append(self.put)
 
@@ -214,12 +220,14 @@ class TwoProcesses:
             assert not self.is_out[position], "claimed twice at once"
             is_resent = self.truth[position] is UNKNOWN and request.resends and self.sender[position] is process
             assert self.truth[position] is PENDING or is_resent
-            self.is_out[position], self.sender[position] = True, process
+            self.is_out[position] = True
+            self.sender[position] = process
 
     def end(self, process, request, state):
         for position in positions_of(request):
             assert self.sender[position] is process
-            self.is_out[position], self.truth[position] = False, state
+            self.is_out[position] = False
+            self.truth[position] = state
 
     def arrive(self):
         """Deliver a late put to the store."""
@@ -227,7 +235,8 @@ class TwoProcesses:
             self.store.put(self.late.pop(self.dice.randrange(len(self.late))))
 
     def check(self):
-        stored, is_put = self.store.states(), [process.put is not None for process in self.processes]
+        stored = self.store.states()
+        is_put = [process.put is not None for process in self.processes]
         for position, state in enumerate(stored):
             # No user is PENDING in the store while in flight or after being reached.
             assert state is not PENDING or not self.is_out[position], is_put

@@ -174,7 +174,8 @@ class JobWorld:
     async def end(self):
         await asyncio.gather(*(self.live() for _ in range(self.dice.choice([1, 2]))))
         await self.live()
-        self.is_calm, self.store.rate = True, 0.0
+        self.is_calm = True
+        self.store.rate = 0.0
         async with self.client() as client:
             await self.deliver(client)
         await asyncio.sleep(20.0)  # a delayed request is accepted even if its client gave up

@@ -23,7 +23,8 @@ DAY = 86400.0
 
 
 async def test_a_claim_costs_two_writes_and_no_read(objects):
-    service, store = FakeService(), object_claims(objects.url, "jobs")
+    service = FakeService()
+    store = object_claims(objects.url, "jobs")
     async with service.client(claims=store) as client:
         await deliver(client, idempotency_key="the first, with the self-test")
         before = objects.requests.copy()
@@ -37,7 +38,8 @@ async def test_a_claim_costs_two_writes_and_no_read(objects):
 @pytest.mark.parametrize("places", [{0}, {1}, {0, 1}, {1, 2}, {0, 1, 2, 3}], ids=str)
 async def test_a_write_whose_response_is_lost_neither_locks_the_job_nor_pushes_twice(places, fate, objects):
     service = FakeService()
-    store, other = object_claims(objects.url, "jobs"), object_claims(objects.url, "jobs")
+    store = object_claims(objects.url, "jobs")
+    other = object_claims(objects.url, "jobs")
     assert await store.risks() == []
     assert await other.risks() == []
     writes = iter(range(100))
@@ -81,7 +83,8 @@ async def test_forgotten_tags_are_read_again(objects, monkeypatch):
 
 @pytest.mark.parametrize("foreign", [b"", b"[]", b'{"token": "1"}', b"\xff"])
 async def test_a_foreign_object_is_never_replaced(objects, foreign):
-    store, name = object_claims(objects.url, "jobs"), f"jobs/{KEY}"
+    store = object_claims(objects.url, "jobs")
+    name = f"jobs/{KEY}"
     objects.objects |= {name: (foreign, 0.0), "jobs/readme": (b"", 0.0), f"jobs-2/{KEY}": (b"", 0.0)}
     stored = await put(store, TWO, ONE)
     assert objects.objects[name][0] == foreign

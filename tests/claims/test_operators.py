@@ -77,14 +77,16 @@ async def test_a_release_never_shortens_the_time_that_accepted_users_are_remembe
             ttls.append(ttl)
             return await super().put(puts, ttl)
 
-    store, ttls = Noting(), []
+    store = Noting()
+    ttls = []
     await stored(store, record(CLAIMED, ACCEPTED))
     await settle(store, await claimed(store))
     assert ttls == [WEEK, 366 * 86400.0], "the longest that there is"
 
 
 async def test_a_send_in_doubt_that_is_accepted_is_delivered_without_a_push():
-    service, store = FakeService(Fault.reset_after(first=1)), ShakyClaims()
+    service = FakeService(Fault.reset_after(first=1))
+    store = ShakyClaims()
     async with service.client(claims=store) as client:
         assert (await deliver(client)).outcome == UNKNOWN
         await settle(store, await claimed(store), ACCEPTED)
@@ -94,7 +96,8 @@ async def test_a_send_in_doubt_that_is_accepted_is_delivered_without_a_push():
 
 @virtual
 async def test_a_send_settled_before_its_release_stays_settled():
-    service, store = FakeService(Fault.delay(1.0, first=1)), ShakyClaims()
+    service = FakeService(Fault.delay(1.0, first=1))
+    store = ShakyClaims()
     async with service.client(claims=store) as client:
         sending = asyncio.create_task(deliver(client))
         await asyncio.sleep(0.5)

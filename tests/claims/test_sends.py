@@ -35,7 +35,10 @@ from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
 ONCE = RetryPolicy.none()
-ACCEPTED, REJECTED, PENDING, UNKNOWN = UserState.ACCEPTED, UserState.REJECTED, UserState.PENDING, UserState.UNKNOWN
+ACCEPTED = UserState.ACCEPTED
+REJECTED = UserState.REJECTED
+PENDING = UserState.PENDING
+UNKNOWN = UserState.UNKNOWN
 
 
 # -- one after the other --------------------------------------------------------------------------------------------
@@ -43,9 +46,12 @@ ACCEPTED, REJECTED, PENDING, UNKNOWN = UserState.ACCEPTED, UserState.REJECTED, U
 
 @virtual
 async def test_a_redelivered_job_gets_a_receipt_and_pushes_no_user_again():
-    service, claims, users = FakeService(), ShakyClaims(), ["user-1", "user-2", "user-1"]
+    service = FakeService()
+    claims = ShakyClaims()
+    users = ["user-1", "user-2", "user-1"]
     async with service.client(claims=claims) as client:
-        first, second = await deliver(client, users), await deliver(client, users)
+        first = await deliver(client, users)
+        second = await deliver(client, users)
         assert claims.ops == ["add", "swap", "add"]
         for key in ("another", "Another", None, None):
             await client.send("user-3", HELLO, idempotency_key=key)
@@ -258,7 +264,9 @@ async def test_neither_users_nor_content_are_stored(caplog):
 )
 @virtual
 async def test_a_delivery_that_makes_no_claim_reports_the_record(answer, kind):
-    service, away, claims = FakeService(answer), FakeService(Fault.refused()), ShakyClaims()
+    service = FakeService(answer)
+    away = FakeService(Fault.refused())
+    claims = ShakyClaims()
     async with service.client(claims=claims) as client:
         assert type(await deliver(client)) is kind
     async with away.client(claims=claims, retry=ONCE) as client:
@@ -340,7 +348,8 @@ async def test_another_payload_is_refused_also_if_the_service_is_down():
 @pytest.mark.parametrize("record", [b"{}", b'{"fingerprint":"x","claimed_at":0,"users":' + b"[" * 100_000])
 @virtual
 async def test_an_unreadable_record_is_never_replaced_and_blocks_no_other_call(record):
-    service, claims = FakeService(), ShakyClaims()
+    service = FakeService()
+    claims = ShakyClaims()
     await MemoryClaims.put(claims, [Put(digest_of("damaged"), Claim("a" * 32, record))], 1e6)
     async with service.client(claims=claims) as client:
         for _ in range(2):

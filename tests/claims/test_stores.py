@@ -24,7 +24,9 @@ async def scan(store):
 
 
 async def test_any_sequence_of_puts_matches_a_dictionary(another):
-    stores, truth, dice = [another(), another()], {}, random.Random(7)
+    stores = [another(), another()]
+    truth = {}
+    dice = random.Random(7)
     assert await stores[0].put([], WEEK) == []
     assert await stores[0].get([]) == []
     assert await scan(stores[0]) == {}

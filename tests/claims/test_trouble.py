@@ -23,7 +23,9 @@ from pushsdk.claims import Claim
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
-CLAIMED, ACCEPTED, OPEN = UserState.CLAIMED, UserState.ACCEPTED, UserState.PENDING
+CLAIMED = UserState.CLAIMED
+ACCEPTED = UserState.ACCEPTED
+OPEN = UserState.PENDING
 # A failed claim leaves an open entry, which keeps late writes of the claim out.
 UNDONE = [[OPEN]]
 
@@ -161,7 +163,9 @@ async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch):
 async def test_a_call_cancelled_during_a_store_operation_is_settled_and_reported(faults, outcome, states):
     # The record is read if the service was not reached.
     service = FakeService(Fault.refused()) if "get" in faults else FakeService()
-    events, once, claims = [], RetryPolicy(max_attempts=1), ShakyClaims(**faults)
+    events = []
+    once = RetryPolicy(max_attempts=1)
+    claims = ShakyClaims(**faults)
     async with service.client(claims=claims, on_event=events.append, retry=once) as client:
         task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
         await asyncio.sleep(0.5)
@@ -219,7 +223,8 @@ async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(times, faults)
 )
 @virtual
 async def test_closing_waits_for_requests_and_settlements(answer, timeout, drain, kind, state):
-    service, claims = FakeService(answer), ShakyClaims(swap=["slow"])
+    service = FakeService(answer)
+    claims = ShakyClaims(swap=["slow"])
     client = service.client(claims=claims)
     task = asyncio.create_task(deliver(client, timeout=timeout))
     await asyncio.sleep(0.1)
@@ -231,7 +236,8 @@ async def test_closing_waits_for_requests_and_settlements(answer, timeout, drain
 @pytest.mark.parametrize(("operations", "sent"), [(["swap"], True), (["add", "swap"], False)])
 @virtual
 async def test_closing_does_not_wait_for_a_failing_store_and_names_lost_outcomes(operations, sent, caplog):
-    service, claims = FakeService(), ShakyClaims(**{operation: ["down"] * 999 for operation in operations})
+    service = FakeService()
+    claims = ShakyClaims(**{operation: ["down"] * 999 for operation in operations})
     client = service.client(claims=claims)
     assert isinstance(await deliver(client), Receipt if sent else ClaimStoreError)
     start = now()

@@ -56,7 +56,8 @@ def test_a_client_in_use_by_a_loop_is_refused_by_another(use):
             await use(client)
 
     # Made outside of any loop.
-    client, first = AsyncPushClient(NOWHERE, "key"), asyncio.new_event_loop()
+    client = AsyncPushClient(NOWHERE, "key")
+    first = asyncio.new_event_loop()
     first.run_until_complete(client.__aenter__())
     asyncio.run(second())
     first.run_until_complete(client.aclose())

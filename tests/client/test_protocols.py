@@ -14,7 +14,8 @@ from pushsdk import AsyncPushClient, MobilePush, PushClient
 
 URL = "https://push.example"
 MESSAGE = MobilePush(title={"en": "Hello"}, ios_enabled=True)
-BLOCKING, ASYNC = contextlib.AbstractContextManager, contextlib.AbstractAsyncContextManager
+BLOCKING = contextlib.AbstractContextManager
+ASYNC = contextlib.AbstractAsyncContextManager
 
 
 @pytest.mark.parametrize(

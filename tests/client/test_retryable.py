@@ -13,7 +13,9 @@ USERS = long("user-1", "user-2", "user-3")
 ONCE = RetryPolicy.none()
 
 
-REFUSED, BAD, TOO_EARLY = Fault.refused(), Fault.status(400), Fault.status(425)
+REFUSED = Fault.refused()
+BAD = Fault.status(400)
+TOO_EARLY = Fault.status(425)
 
 
 @pytest.mark.parametrize(

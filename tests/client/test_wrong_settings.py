@@ -108,7 +108,8 @@ def test_a_wrong_variable_is_named(monkeypatch, name, value, text):
 
 
 async def test_a_timedelta_is_taken_for_seconds():
-    half, minute = timedelta(milliseconds=500), timedelta(minutes=1)
+    half = timedelta(milliseconds=500)
+    minute = timedelta(minutes=1)
     assert Timeout(total=minute, connect=half) == Timeout(total=60.0, connect=0.5)
     client = FakeService(Fault.hang()).client(keepalive=half, timeout=minute)
     with pytest.raises(PushError, match=r"total timeout 0\.05 s"):

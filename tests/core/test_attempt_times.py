@@ -11,7 +11,8 @@ from pushsdk._core.attempt_times import GRANULARITY, AttemptTimes
 
 def after(*seconds):
     """Return the estimate after single accepted attempts that took these times, one after the other from 0 on."""
-    times, now = AttemptTimes(), 0.0
+    times = AttemptTimes()
+    now = 0.0
     for one in seconds:
         times.sent(now)
         now += one
@@ -69,7 +70,9 @@ def test_requests_start_until_a_response_is_overdue():
 
 
 def test_in_a_silence_probes_start_at_growing_distances():
-    times, starts, now = silent(), [], 100.2
+    times = silent()
+    starts = []
+    now = 100.2
     while now < 200.0:
         assert times.not_before(now, 1) <= now > times.silent_from
         times.started(now)
@@ -123,7 +126,9 @@ def test_a_withdrawn_attempt_leaves_nothing():
     )
 )
 def test_whatever_happens_a_request_starts_at_last(script):
-    times, now, sent = AttemptTimes(), 0.0, []
+    times = AttemptTimes()
+    now = 0.0
+    sent = []
     for step, seconds in script:
         now += seconds
         if step == "send":

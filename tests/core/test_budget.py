@@ -11,7 +11,8 @@ from pushsdk._core.rate_limit import CAPACITY, RetryBudget
 def test_the_tokens_stay_in_bounds_and_retries_are_paid_for(steps):
     budget = RetryBudget()
     assert budget.tokens == CAPACITY == 500
-    paid, refunds = [], 0
+    paid = []
+    refunds = 0
     for step in steps:
         before = budget.tokens
         if step == "first":

@@ -61,7 +61,8 @@ def test_the_workers_of_a_service_are_busy_and_few_requests_queue(workers, secon
 
 
 def test_while_nothing_listens_requests_are_not_held_back_and_the_limit_stays():
-    limit, now = AdaptiveLimit(0.0, cap=100), 0.0
+    limit = AdaptiveLimit(0.0, cap=100)
+    now = 0.0
     for _ in range(1000):
         limit.started(now)
         now += 0.01
@@ -72,7 +73,9 @@ def test_while_nothing_listens_requests_are_not_held_back_and_the_limit_stays():
 
 
 def test_refused_connections_beside_accepted_requests_lower_the_limit():
-    limit, now, before = AdaptiveLimit(0.0, cap=100), 0.0, 16
+    limit = AdaptiveLimit(0.0, cap=100)
+    now = 0.0
+    before = 16
     for number in range(1000):
         limit.started(now)
         now += 0.01
@@ -120,7 +123,8 @@ def test_requests_of_1_and_of_1000_users_do_not_confuse_it(swap):
         return 1000 if (int(simulation.now) % 6 >= 3 if swap else simulation.random.random() < 0.5) else 1
 
     client = run(Pool(16, about(0.01, per_user=0.0001)), until=36, users=users)
-    small, large = 0.0101, 0.11
+    small = 0.0101
+    large = 0.11
     best = (16 / small + 16 / large) / 2 if swap else 16 / ((small + large) / 2)
     assert client.rate(12, 36) > 0.85 * best
     assert client.in_flight(12, 36) < 2.5 * 16
@@ -138,8 +142,10 @@ def test_sparse_requests_leave_the_limit_as_it_is():
 @pytest.mark.parametrize("seed", range(4))
 def test_a_service_drawn_at_random_is_used_by_a_client_that_nobody_tuned(seed):
     draw = random.Random(seed)
-    workers, latency = round(10 ** draw.uniform(0, 2)), 10 ** draw.uniform(-2.5, -0.7)
-    seconds, stray = lognormal(latency, draw.uniform(0, 1)), draw.choice([0.0, draw.uniform(0, 0.04)])
+    workers = round(10 ** draw.uniform(0, 2))
+    latency = 10 ** draw.uniform(-2.5, -0.7)
+    seconds = lognormal(latency, draw.uniform(0, 1))
+    stray = draw.choice([0.0, draw.uniform(0, 0.04)])
     client = run(Pool(workers, seconds, stray=stray), until=20, cpu=1 / 2000)
     assert client.rate(0, 20) > 0.7 * min(2000, workers / latency)
     assert client.in_flight(10, 20) < 3 * min(2000 * latency, workers) + 16
@@ -215,7 +221,8 @@ events = st.tuples(st.sampled_from(["start", "accepted", "failed", "refused"]), 
 @example(script=[("start", 0.0, 0.0), ("accepted", 0.0, 0.0), ("refused", 1.0, 51.0)], cap=1, starved=False)
 @given(st.lists(events, max_size=200), st.integers(1, 1000), st.booleans())
 def test_whatever_happens_the_limit_stays_between_1_and_the_cap(script, cap, starved):
-    limit, now = AdaptiveLimit(0.0, cap=cap), 0.0
+    limit = AdaptiveLimit(0.0, cap=cap)
+    now = 0.0
     for action, gap, seconds in script * 3:
         now += gap / 10
         if action == "start" or not limit.in_flight:

@@ -28,7 +28,10 @@ from pushsdk._core.operations import PUSH, Target
 from pushsdk._core.outcome import Attempt, Failure, Headers, Outcome, Verdict
 from pushsdk.cli.exit import SHELL
 
-ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
+ACCEPTED = Outcome.ACCEPTED
+REJECTED = Outcome.REJECTED
+NOT_SENT = Outcome.NOT_SENT
+UNKNOWN = Outcome.UNKNOWN
 SECRETS = ("user-4711", "sk-live.0815", "Dear Ada", "/private/path", "token=abc")
 TARGET = Target(PUSH, "https://push.example/api")
 KINDS = [getattr(pushsdk, name) for name in pushsdk.__all__ if name.endswith("Error")]
@@ -168,7 +171,8 @@ def test_the_text_has_the_cause_of_most_users_and_their_number():
 UNSENT = tried(NOT_SENT, reason=str(Failure.REFUSED), retryable=True)
 THROTTLED = tried(REJECTED, 429, retryable=True, retry_after=70.0)
 TOO_EARLY = tried(REJECTED, 425, retryable=True)
-BAD, LOST = tried(REJECTED, 400), tried(UNKNOWN)
+BAD = tried(REJECTED, 400)
+LOST = tried(UNKNOWN)
 
 
 def verdict(*attempts, failure=None):

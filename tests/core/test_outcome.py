@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 from pushsdk._core.judging import RETRYABLE, judge
 from pushsdk._core.outcome import NEEDS_A_FIX, PROVES_UNSENT, Attempt, Evidence, Failure, Outcome, join, verdict_of
 
-ACCEPTED, REJECTED, NOT_SENT, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
+ACCEPTED = Outcome.ACCEPTED
+REJECTED = Outcome.REJECTED
+NOT_SENT = Outcome.NOT_SENT
+UNKNOWN = Outcome.UNKNOWN
 ORDER = [NOT_SENT, REJECTED, UNKNOWN, ACCEPTED]
 
 

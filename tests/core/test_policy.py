@@ -7,7 +7,9 @@ from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._core.policy import Batching, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.stop_policy import StopPolicy
 
-REJECTED, NOT_SENT, UNKNOWN = Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN
+REJECTED = Outcome.REJECTED
+NOT_SENT = Outcome.NOT_SENT
+UNKNOWN = Outcome.UNKNOWN
 THROTTLED = Attempt(outcome=REJECTED, status=429, retryable=True)
 BROKEN = Attempt(outcome=NOT_SENT, retryable=True)
 
@@ -41,8 +43,11 @@ def test_each_field_of_a_setting_is_checked_by_its_kind(kind):
 
 
 def test_a_policy_does_not_change_under_its_requests():
-    statuses, retry_on, split_on = {500: REJECTED}, {429}, {400}
-    policy, batching = RetryPolicy(statuses=statuses, retry_on=retry_on), Batching(split_on=split_on)
+    statuses = {500: REJECTED}
+    retry_on = {429}
+    split_on = {400}
+    policy = RetryPolicy(statuses=statuses, retry_on=retry_on)
+    batching = Batching(split_on=split_on)
     statuses[502] = REJECTED
     retry_on.add(404)
     split_on.add(404)

@@ -19,7 +19,8 @@ from pushsdk._core.splitting import (
 
 FRAME = 50
 SPLIT_ON = frozenset({413, 400, 422})
-ACCEPTED, REJECTED = Outcome.ACCEPTED, Outcome.REJECTED
+ACCEPTED = Outcome.ACCEPTED
+REJECTED = Outcome.REJECTED
 
 
 def call(*users):
@@ -51,8 +52,10 @@ class SplittingService:
         outcome=REJECTED,
     ):
         self.culprits = {id(culprit) for culprit in culprits}
-        self.max_users, self.max_bytes = max_users, max_bytes
-        self.status, self.outcome = status, outcome
+        self.max_users = max_users
+        self.max_bytes = max_bytes
+        self.status = status
+        self.outcome = outcome
         self.sizes = LearnedSizes()
         self.waves = []
         self.accepted = []
@@ -65,11 +68,14 @@ class SplittingService:
         return sum(map(len, self.waves))
 
     def answer(self, part):
-        status, outcome = 204, ACCEPTED
+        status = 204
+        outcome = ACCEPTED
         if part.users > self.max_users or size_of(part) > self.max_bytes:
-            status, outcome = 413, REJECTED
+            status = 413
+            outcome = REJECTED
         elif self.culprits & {id(segment.call) for segment in part.units}:
-            status, outcome = self.status, self.outcome
+            status = self.status
+            outcome = self.outcome
         attempt = Attempt(outcome=outcome, status=status, started=float(self.requests))
         return Verdict(outcome=outcome, status=status, attempts=(*part.history, attempt))
 
@@ -197,7 +203,8 @@ def test_learned_sizes_are_the_larger_half_of_what_failed_and_only_shrink(failur
 
 def learned(users, size):
     sizes = LearnedSizes()
-    sizes.users, sizes.bytes = users, size
+    sizes.users = users
+    sizes.bytes = size
     return sizes
 
 

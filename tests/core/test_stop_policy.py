@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 
-ACCEPTED, REJECTED, UNKNOWN = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNKNOWN
+ACCEPTED = Outcome.ACCEPTED
+REJECTED = Outcome.REJECTED
+UNKNOWN = Outcome.UNKNOWN
 STATUS = {ACCEPTED: 204, REJECTED: 400, UNKNOWN: 502}
 
 

@@ -287,7 +287,8 @@ VALUES = ANYTHING | JSON_VALUES | st.dictionaries(st.text(), ANYTHING) | st.dict
 @unwarned
 @given(st.sampled_from(MobilePush.__struct_fields__), VALUES)
 def test_the_short_way_and_the_walk_agree_on_every_message(name, value):
-    message, walked = MobilePush(**{name: value}), Walked(**{name: value})
+    message = MobilePush(**{name: value})
+    walked = Walked(**{name: value})
     assert outcome(encode_message, message) == outcome(encode_message, message) == outcome(encode_message, walked)
 
 

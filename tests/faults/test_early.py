@@ -26,7 +26,8 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what
 @contextmanager
 def hasty(early_bytes):
     """A server that answers, or ends, each connection as soon as it is there; its address, and its connections."""
-    listener, wires = socket.create_server(("127.0.0.1", 0)), []
+    listener = socket.create_server(("127.0.0.1", 0))
+    wires = []
     connect = aiohttp.TCPConnector._create_connection
 
     async def connecting(self, *args):
@@ -135,7 +136,8 @@ def test_the_same_on_uvloop(tls):
 async def test_the_kernel_is_asked_for_the_fastest_response_and_for_large_requests(
     seconds, size, outcome, injected, monkeypatch
 ):
-    now, times = 0.0, iter([1.0, seconds])
+    now = 0.0
+    times = iter([1.0, seconds])
 
     async def take_time(wire):
         nonlocal now

@@ -75,7 +75,8 @@ asyncio.run(main())
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped on Windows")
 async def test_a_process_that_is_stopped_for_longer_than_its_timeouts_takes_in_its_answers():
-    all_taken, answer = asyncio.Event(), asyncio.Event()
+    all_taken = asyncio.Event()
+    answer = asyncio.Event()
 
     async def wait_for_the_answer(_wire):
         await answer.wait()
@@ -143,7 +144,8 @@ async def block(_wire):
 async def test_an_answer_that_was_read_counts_though_its_call_is_cancelled_in_the_same_turn(
     name, injected, tls, warm, submitted
 ):
-    (data, outcome), events = ANSWERS[name], []
+    (data, outcome) = ANSWERS[name]
+    events = []
     script = when(only(warm), step(read_request, send(data), block))
     async with meeting(script, tls=tls, injected=injected, retry=NONE, on_event=events.append) as (_, client):
         if warm:

@@ -18,7 +18,8 @@ EVERY_MAJOR = pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
 
 async def met(rig, case):
     """Return the ending of a call that meets the fault; it must wait for nothing that it need not."""
-    ledger, loop = Ledger(), asyncio.get_running_loop()
+    ledger = Ledger()
+    loop = asyncio.get_running_loop()
     if case.at == "pool":
         await ledger.ask(rig.client, "warm")
     started = loop.time()
@@ -57,7 +58,8 @@ async def test_nothing_is_repeated_under_none_but_a_stale_connection(case):
 @OWN_OR_INJECTED
 @EVERY_MAJOR
 async def test_the_client_is_well_again_when_the_fault_is_over(case, injected):
-    hits, ledger = 1 if case.hangs else 2, Ledger()
+    hits = 1 if case.hangs else 2
+    ledger = Ledger()
     users = [f"user-{n}" for n in range(hits + 2)]
     async with rigged(case, first(hits), patience=AFTER, injected=injected) as rig:
         for number, user in enumerate(users):
@@ -89,7 +91,8 @@ def bad_weather(seed):
 @OWN_OR_INJECTED
 @pytest.mark.parametrize("seed", range(2))
 async def test_a_safe_client_neither_loses_nor_doubles_in_bad_weather(seed, injected):
-    ledger, limits = Ledger(), Limits(in_flight=16)
+    ledger = Ledger()
+    limits = Limits(in_flight=16)
     async with (
         bad_weather(seed) as server,
         client_of(server, injected=injected, timeout=WEATHERED, limits=limits) as client,

@@ -24,7 +24,8 @@ from pushsdk.claims import MemoryClaims
 
 @virtual
 async def test_the_measured_time_in_the_queue_includes_the_wait_for_room():
-    telemetry, service = Telemetry(), FakeService(then=answer(after=1.0))
+    telemetry = Telemetry()
+    service = FakeService(then=answer(after=1.0))
     limits = Limits(in_flight=1, queued_users=1)
     client = service.serve(telemetry.instrument(AsyncPushClient("https://push.example", "key", limits=limits)))
     async with client:
@@ -52,7 +53,8 @@ async def test_a_full_queue_raises_at_once_if_configured():
 
 @virtual
 async def test_the_bytes_of_the_limit_and_one_call_are_held_however_many_calls_wait():
-    service, most = FakeService(), 0
+    service = FakeService()
+    most = 0
     async with client_of(service, limits=Limits(in_flight=1, queued_bytes=20_000)) as client:
         calls = [start(client.send(f"user-{n}", {"title": {"en": f"{n}".ljust(2000)}})) for n in range(100)]
         while not all(call.done() for call in calls):

@@ -102,7 +102,9 @@ async def test_a_call_cancelled_at_any_moment_leaves_nothing_and_is_reported_cor
     options, script = SCENES[scene]
     calls = [["a"], MANY[:7], ["c"]]
     for moment in range(30):
-        service, events, tasks = FakeService(*script), [], []
+        service = FakeService(*script)
+        events = []
+        tasks = []
         async with client_of(service, on_event=events.append, **options) as client:
             for users in calls:
                 try:

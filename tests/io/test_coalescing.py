@@ -13,7 +13,8 @@ from pushsdk import Batching, Limits, RetryPolicy
 async def test_a_lone_send_leaves_at_once_and_while_all_places_are_busy_the_open_batch_keeps_filling():
     service = FakeService()
     async with client_of(service, limits=Limits(in_flight=1)) as client:
-        before, tasks = now(), []
+        before = now()
+        tasks = []
         for user in "abcd":
             tasks.append(start(client.send(user, MESSAGE)))
             await asyncio.sleep(LATENCY / 5)

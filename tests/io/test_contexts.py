@@ -132,7 +132,8 @@ async def test_a_bug_in_the_queue_ends_its_batch_and_gives_back_its_place(owner,
         monkeypatch.setattr(owner, name, fail_in_turn)
         sent = ["warm"]
         for turn in range(4):  # noqa: B007 - the call that fails
-            numbers, texts = itertools.count(), {"ann": "Hello", "bob": "Hello", "cid": "Bye"}
+            numbers = itertools.count()
+            texts = {"ann": "Hello", "bob": "Hello", "cid": "Bye"}
             sends = [client.submit(user, {"title": {"en": text}}) for user, text in texts.items()]
             async with asyncio.timeout(5):
                 ends = await asyncio.gather(*sends, return_exceptions=True)
@@ -155,7 +156,8 @@ async def test_a_bug_in_taking_an_answer_in_ends_its_call(monkeypatch, caplog):
 
 
 async def test_a_send_that_its_event_or_its_caller_cancels_and_an_answer_that_comes_twice_count_once(monkeypatch):
-    land, sends = BatchSender.land, []
+    land = BatchSender.land
+    sends = []
 
     def land_twice(sender, batch, is_plain):
         land(sender, batch, is_plain)

@@ -24,7 +24,8 @@ GRACE = 0.010
 
 @virtual
 async def test_a_shared_request_runs_until_the_latest_deadline_and_calls_that_expire_before_are_reported_later():
-    service, events = FakeService(answer(after=2.0), answer(after=1.0)), []
+    service = FakeService(answer(after=2.0), answer(after=1.0))
+    events = []
     async with client_of(service, limits=Limits(in_flight=1), timeout=1.5, on_event=events.append) as client:
         busy = start(client.send("busy", OTHER, timeout=5.0))
         await asyncio.sleep(1.0)

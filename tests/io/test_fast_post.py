@@ -327,7 +327,8 @@ async def test_what_is_behind_a_204_answers_no_other_request(name, segments, pat
     acts = [send(head + rest)] if segments == 1 else [send(head), pause(0.005), send(rest)]
     async with WireServer(when(always, step(take, *acts))) as server:
         proxy = Secret.of(server.base_url.removesuffix("/ext/api")) if path == "by a proxy" else None
-        body, statuses = LARGE if path == "large" else BODY, []
+        body = LARGE if path == "large" else BODY
+        statuses = []
         async with transport_to(
             server.base_url, injected=path == "injected", proxy=proxy, keepalive=9.0, limit=1
         ) as transport:

@@ -43,7 +43,8 @@ from pushsdk import (
 from pushsdk.claims import MemoryClaims
 
 # Four workers above what 8 need: then the tests are about deadlines, not about how the limit is found.
-WORKERS, IN_FLIGHT = 8, Limits(in_flight=12)
+WORKERS = 8
+IN_FLIGHT = Limits(in_flight=12)
 
 
 def check(service, ended):
@@ -61,7 +62,8 @@ def check(service, ended):
 )
 @virtual
 async def test_whatever_the_load_most_of_what_the_service_can_do_is_accepted(load, timeout, sigma):
-    capacity, seconds = WORKERS / 0.1, max(10.0, 1.5 * timeout)
+    capacity = WORKERS / 0.1
+    seconds = max(10.0, 1.5 * timeout)
     service = PoolService(WORKERS, lognormal(0.1, sigma))
     async with client_of(service, timeout=timeout, limits=IN_FLIGHT) as client:
         ended = await send_at_random(client, load * capacity, seconds)
@@ -97,9 +99,12 @@ def since_the_first(latency):
 @pytest.mark.parametrize(("rate", "mean", "timeout"), [(1, 0.2, 2.0), (50, 0.01, 1.0)])
 @virtual
 async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeout(rate, mean, timeout):
-    begin, end, usual = 5.0, 5.0 + 4 * timeout, lognormal(mean, 0.5)
+    begin = 5.0
+    end = 5.0 + 4 * timeout
+    usual = lognormal(mean, 0.5)
     hanging = since_the_first(lambda elapsed, now: math.inf if begin <= elapsed < end else usual(now))
-    service, in_flight = PoolService(WORKERS, hanging), []
+    service = PoolService(WORKERS, hanging)
+    in_flight = []
     async with client_of(service, timeout=timeout) as client:
         ended = await send_at_random(
             client, rate, end + 4 * timeout, on_time=lambda now: now < begin and in_flight.append(service.unanswered)
@@ -130,7 +135,8 @@ async def test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says
     async with warmed(0.5, limits=Limits(in_flight=1), on_event=events.append) as (service, client):
         first = client.submit("first", MESSAGE)
         await turns()
-        short, long = client.submit("short", titled(1), timeout=0.8), client.submit("long", titled(2))
+        short = client.submit("short", titled(1), timeout=0.8)
+        long = client.submit("long", titled(2))
         error = await outcome_of(short)
         assert type(error) is NotSentError
         assert error.retryable is True
@@ -148,12 +154,14 @@ async def test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says
 
 @virtual
 async def test_sends_that_expire_in_the_queue_or_find_no_room_in_time_count_as_not_begun_too():
-    service, events = FakeService(then=answer(after=2.0)), []
+    service = FakeService(then=answer(after=2.0))
+    events = []
     limits = Limits(in_flight=1, queued_users=1)
     async with client_of(service, limits=limits, on_event=events.append) as client:
         first = client.submit("first", MESSAGE)
         await turns()
-        before, queued = now(), start(client.send("queued", titled(1), timeout=1.0))
+        before = now()
+        queued = start(client.send("queued", titled(1), timeout=1.0))
         outside = start(client.send("outside", titled(2), timeout=0.5))
         campaign = start(client.with_options(timeout=1.0).create_campaign({"externalId": "x"}))
         for send, seconds in ((outside, 0.5), (queued, 1.0), (campaign, 1.0)):
@@ -176,7 +184,8 @@ async def test_sends_that_expire_in_the_queue_or_find_no_room_in_time_count_as_n
 )
 @virtual
 async def test_a_call_that_waits_too_long_says_for_what(options, seconds, code):
-    events, bucket = [], Bucket(20, 20)
+    events = []
+    bucket = Bucket(20, 20)
     service = FakeService(
         then=lambda request: answer(after=seconds) if seconds or bucket.take(request.started)[0] else answer(429)
     )
@@ -252,9 +261,11 @@ async def test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time():
 
 @virtual
 async def test_urgent_sends_go_before_all_that_wait_and_share_no_request_with_them():
-    service, titles = FakeService(then=answer(after=0.1)), iter(map(titled, range(100)))
+    service = FakeService(then=answer(after=0.1))
+    titles = iter(map(titled, range(100)))
     async with client_of(service, limits=Limits(in_flight=1), claims=MemoryClaims()) as client:
-        urgent, sends = client.with_options(urgent=True), []
+        urgent = client.with_options(urgent=True)
+        sends = []
         sends += [client.submit("usual", next(titles)) for _ in range(20)]
         sends.append(client.submit("merged", MESSAGE))
         await turns()
@@ -277,7 +288,8 @@ async def test_urgent_sends_go_before_all_that_wait_and_share_no_request_with_th
 async def test_a_pause_and_a_full_queue_hold_for_urgent_sends_too():
     service = FakeService(answer(429, {"Retry-After": "5"}))
     async with client_of(service, limits=Limits(in_flight=1, queued_users=2, when_full="raise")) as client:
-        urgent, first = client.with_options(urgent=True), client.submit("first", titled(0))
+        urgent = client.with_options(urgent=True)
+        first = client.submit("first", titled(0))
         await asyncio.sleep(0.1)
         code = urgent.submit("code", MESSAGE)
         await asyncio.sleep(4.5)
@@ -289,7 +301,8 @@ async def test_a_pause_and_a_full_queue_hold_for_urgent_sends_too():
 
 @virtual
 async def test_on_event_may_cancel_other_sends_of_a_batch_that_is_short_of_time():
-    service, sends = FakeService(then=answer(after=1.0)), []
+    service = FakeService(then=answer(after=1.0))
+    sends = []
 
     def on_event(event):
         if isinstance(event, SendNotBegun):

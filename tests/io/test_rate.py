@@ -12,7 +12,8 @@ from pushsdk import Outcome, Rate, RetryPolicy
 @virtual
 async def test_requests_per_second_spaces_requests_and_retries_out():
     service = FakeService(refused())
-    rate, retry = Rate(requests_per_second=10.0), RetryPolicy.safe(initial_delay=0.001)
+    rate = Rate(requests_per_second=10.0)
+    retry = RetryPolicy.safe(initial_delay=0.001)
     async with client_of(service, rate=rate, retry=retry) as client:
         before = now()
         await asyncio.gather(*(client.send("a", titled(number)) for number in range(4)))

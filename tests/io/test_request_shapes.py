@@ -102,4 +102,7 @@ async def test_a_mocked_error_of_the_connector_is_not_sent_and_any_other_is_unkn
 class Key:
     """The connection key that aiohttp's connector errors name."""
 
-    host, port, ssl, is_ssl = "push.example", 443, True, True
+    host = "push.example"
+    port = 443
+    ssl = True
+    is_ssl = True

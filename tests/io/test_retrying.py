@@ -22,7 +22,9 @@ from pushsdk import Batching, Limits, NotSentError, Outcome, PushError, RateLimi
 from pushsdk._core.outcome import Failure
 
 COLLAPSIBLE = {"title": {"en": "Hello"}, "collapseId": "news"}
-SAFE, OFTEN, COLLAPSE = RetryPolicy.safe, RetryPolicy.at_least_once, RetryPolicy.collapsible
+SAFE = RetryPolicy.safe
+OFTEN = RetryPolicy.at_least_once
+COLLAPSE = RetryPolicy.collapsible
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ async def send_all(client, users):
 
 @virtual
 async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests_and_the_size_is_remembered():
-    service, events = (FakeService(then=lambda request: answer(413 if len(request.user_ids) > 10 else 204)), [])
+    service = FakeService(then=lambda request: answer(413 if len(request.user_ids) > 10 else 204))
+    events = []
     async with client_of(service, on_event=events.append) as client:
         receipt = await client.send(MANY, MESSAGE)
         assert receipt.users == 40
@@ -47,7 +48,8 @@ async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split():
 @pytest.mark.parametrize("requests", [2, 5])
 @virtual
 async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(ending, requests):
-    service, events = FakeService(then=lambda request: answer(413 if len(request.user_ids) > 5 else 204)), []
+    service = FakeService(then=lambda request: answer(413 if len(request.user_ids) > 5 else 204))
+    events = []
     async with client_of(service, limits=Limits(in_flight=1), on_event=events.append) as client:
         moment = LATENCY * (requests - 0.5)
         call = start(client.send(MANY, MESSAGE, timeout=moment if ending == "late" else 30.0))
@@ -70,7 +72,9 @@ async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(e
 
 @virtual
 async def test_a_loop_torn_down_as_the_halves_of_a_send_are_about_to_leave_rejects_the_whole():
-    service, events, loop = FakeService(answer(413)), [], asyncio.get_running_loop()
+    service = FakeService(answer(413))
+    events = []
+    loop = asyncio.get_running_loop()
     tasks = asyncio.all_tasks()
 
     def on_event(event):

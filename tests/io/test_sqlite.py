@@ -23,7 +23,8 @@ def test_processes_may_make_the_same_file_at_the_same_time(tmp_path):
 
 
 def test_a_file_whose_first_pages_are_being_written_is_looked_at_again(tmp_path, monkeypatch):
-    path, real = tmp_path / "shelf", _sqlite.connect
+    path = tmp_path / "shelf"
+    real = _sqlite.connect
     open_database(path, FORMAT, timeout=1.0).close()
     whole = path.read_bytes()
 
@@ -61,8 +62,10 @@ class Db:
 
 
 def test_a_change_to_a_log_that_is_refused_is_an_error():
-    busy, full = sqlite3.OperationalError("busy"), sqlite3.OperationalError("full")
-    busy.sqlite_errorcode, full.sqlite_errorcode = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL
+    busy = sqlite3.OperationalError("busy")
+    full = sqlite3.OperationalError("full")
+    busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
     for answer in (busy, full):
         with pytest.raises(sqlite3.OperationalError, match=str(answer)):
             _log_ahead(Db(answer), 0.01)

@@ -99,7 +99,8 @@ async def test_equal_messages_of_a_tenant_share_a_request_and_each_call_asks_onc
         TENANT.set(tenant)
         await asyncio.gather(send(client, f"{tenant}:1"), send(client, f"{tenant}:2"))
 
-    vault, service = Vault(), FakeService(answer(429), answer(503, {"Retry-After": "1"}))
+    vault = Vault()
+    service = FakeService(answer(429), answer(503, {"Retry-After": "1"}))
     options = {"claims": MemoryClaims(), "batching": Batching(linger=1.0 if send is lingering else 0.0)}
     async with client_of(service, api_key=vault.source(is_async=is_async), **options) as client:
         await asyncio.gather(*map(work, ("acme", "globex")))
@@ -118,7 +119,8 @@ async def test_campaigns_and_runs_use_the_key_of_their_caller_for_each_attempt()
         await client.broadcast([f"{tenant}:1"], MESSAGE)
         await client.create_campaign({"name": "n", "message": MESSAGE})
 
-    vault, service = Vault(), FakeService(answer(429), answer(429), then=created)
+    vault = Vault()
+    service = FakeService(answer(429), answer(429), then=created)
     async with client_of(service, api_key=vault.get_later) as client:
         await asyncio.gather(*map(work, ("acme", "globex")))
     keys = Counter(request.api_key for request in service.requests if request.accepted)

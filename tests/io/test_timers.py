@@ -22,7 +22,8 @@ class Item:
 @virtual
 async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expires():
     loop = asyncio.get_running_loop()
-    keeper, items = TimerWheel(loop), [Item() for _ in range(20)]
+    keeper = TimerWheel(loop)
+    items = [Item() for _ in range(20)]
     for number, item in enumerate(items):
         keeper.add(item, now() + number)
     late = {}
@@ -39,7 +40,8 @@ async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expire
 @pytest.mark.parametrize("delay", [0.5, 1.0 - 0.0013, None])
 @virtual
 async def test_a_cancellation_from_outside_goes_through_also_together_with_the_deadline(delay):
-    wheel, scopes = TimerWheel(asyncio.get_running_loop()), []
+    wheel = TimerWheel(asyncio.get_running_loop())
+    scopes = []
 
     async def work():
         with DeadlineScope(wheel, now() + 1.0) as scope:
@@ -60,7 +62,8 @@ async def test_a_cancellation_from_outside_goes_through_also_together_with_the_d
 
 @virtual
 async def test_a_scope_ends_once_for_the_first_reason_and_two_of_one_tick_both_end():
-    wheel, before = TimerWheel(asyncio.get_running_loop()), now()
+    wheel = TimerWheel(asyncio.get_running_loop())
+    before = now()
     with DeadlineScope(wheel, before + 1.0) as outer:
         with DeadlineScope(wheel, before + 1.0) as closed:
             closed.expire(Failure.CLOSED)

@@ -44,7 +44,9 @@ AGAIN = (True, True, True, True)
 async def test_exchanges_of_any_size_are_written_down_and_their_connection_kept(injected, tls):
     large = BODY.ljust(6_000_000)
     async with rigged(tls=tls, injected=injected) as (server, transport):
-        first, second, third = await post(transport), await post(transport), await post(transport, large)
+        first = await post(transport)
+        second = await post(transport)
+        third = await post(transport, large)
     assert first.status == 204
     assert writing(first) == FIRST
     assert first.failure is None
@@ -65,7 +67,8 @@ async def test_exchanges_of_any_size_are_written_down_and_their_connection_kept(
     ("trouble", "injected"), [("refused", False), ("no connection in time", True), ("cancelled", False)]
 )
 async def test_after_a_failure_to_connect_the_name_is_looked_up_again(trouble, injected, monkeypatch):
-    looked_up, loop = [], asyncio.get_running_loop()
+    looked_up = []
+    loop = asyncio.get_running_loop()
     async with WireServer() as server, closed_port() as closed, black_hole() as silent:
         places = iter([closed if trouble == "refused" else silent, server.address])
 

@@ -13,9 +13,11 @@ from pushsdk import AsyncPushClient
 async def test_flush_does_not_wait_for_calls_that_come_after_it_and_its_cancellation_leaves_the_sends_alone():
     service = FakeService(answer(after=1.0), answer(after=9.0))
     async with client_of(service) as client:
-        before, first = now(), start(client.send("a", MESSAGE))
+        before = now()
+        first = start(client.send("a", MESSAGE))
         await turns()
-        flush, cancelled = start(client.flush()), start(client.flush())
+        flush = start(client.flush())
+        cancelled = start(client.flush())
         await turns()
         cancelled.cancel()
         later = start(client.send("b", MESSAGE))

@@ -25,7 +25,9 @@ def killer(life, last, delay):
 
 async def survive(driver, nursery, service, *, kills):
     """Kill and start processes as often as required, then start them until nobody is left; return the last totals."""
-    dice, killed, totals = random.Random(kills), 0, {}
+    dice = random.Random(kills)
+    killed = 0
+    totals = {}
     for number, jobs in enumerate(driver.lives(kills)):
         assert number < kills + 20, "it does not come to an end"
         lives = [await nursery.start(job, service) for job in jobs]
@@ -56,7 +58,8 @@ RUNS = [
 @pytest.mark.parametrize("users", [10_000, pytest.param(500_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("chunk", "options"), RUNS, ids=["skip", "resend", "each", "durable"])
 async def test_a_run_survives_its_kills(users, chunk, options, nursery, request):
-    faults, kills = (STEADY if "on_unknown" in options else ROUGH), 3 if users == 10_000 else 10
+    faults = STEADY if "on_unknown" in options else ROUGH
+    kills = 3 if users == 10_000 else 10
     driver = Run(request.getfixturevalue("tmp_path") / "run", users, chunk * users // 500_000, **options)
     culprits = frozenset() if "on_unknown" in options else frozenset({7, users // 2})
     async with KillService(users, faults=faults, culprits=culprits) as service:

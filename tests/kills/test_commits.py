@@ -37,7 +37,9 @@ async def test_a_killed_planner_sends_nothing_and_plans_again(size, nursery, tmp
 
 
 async def test_a_run_survives_kills_in_the_middle_of_a_commit(nursery, tmp_path):
-    driver, dice, kills = Run(path := tmp_path / "run", 6_000, 10), random.Random(5), 0
+    driver = Run(path := tmp_path / "run", 6_000, 10)
+    dice = random.Random(5)
+    kills = 0
     driver.may_be_complete = True
     async with KillService(6_000, faults=ROUGH, latency=0.002) as service:
         for number, (job,) in enumerate(driver.lives(0)):

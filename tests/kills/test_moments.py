@@ -8,7 +8,8 @@ from support.claim_stores import SHARED, place_of
 from support.kill_drivers import ArrowPlan, Jobs, Run
 from support.kill_service import CALM, KillService
 
-USERS, CHUNK = 60, 10
+USERS = 60
+CHUNK = 10
 
 
 @pytest.fixture

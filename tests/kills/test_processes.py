@@ -19,14 +19,17 @@ class Killer:
     """Kills a child or the parent again and again, each time after some more requests."""
 
     def __init__(self, dice, service, children, parents, step):
-        self._dice, self._service, self._step = dice, service, step
+        self._dice = dice
+        self._service = service
+        self._step = step
         #: The kills that are left.
         self.left = {"child": children, "parent": parents}
         self._next = 0
 
     def watch(self, life):
         """Kill the processes of this life."""
-        self._life, self._next = life, self._service.seen + self._dice.randint(2, self._step)
+        self._life = life
+        self._next = self._service.seen + self._dice.randint(2, self._step)
         self._service.when_seen = self._look
 
     def _look(self, requests):

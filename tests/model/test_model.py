@@ -194,7 +194,8 @@ class CallRecord:
         CALL.set(self)
         loop = asyncio.get_running_loop()
         self.started = loop.time()
-        total, attempt = self.style.total, self.style.attempt
+        total = self.style.total
+        attempt = self.style.attempt
         # An attempt timeout that never applies is a warning.
         patience = Timeout(total=total, attempt=attempt if total is None or (attempt or 0) < total else None)
         users = self.users[0] if len(self.users) == 1 else self.users
@@ -280,7 +281,9 @@ async def live(world):
             return answer(400)
         return faults.pop(0) if faults else answer()
 
-    service, events, wrong = FakeService(then=then), [], []
+    service = FakeService(then=then)
+    events = []
+    wrong = []
     options = {"batching": world.batching, "limits": world.limits, "rate": world.rate}
     client = client_of(service, api_key=source_of(world), on_event=events.append, retry_tokens=world.tokens, **options)
     records = [CallRecord(number, deed, world) for number, deed in enumerate(world.deeds)]
@@ -316,10 +319,12 @@ def judge(records, service, abandoned):
         if request.accepted
         for user in request.user_ids
     )
-    least, most = Counter(), Counter()
+    least = Counter()
+    most = Counter()
     finals = {}
     for record in records:
-        result, outcomes = record.result, record.outcomes
+        result = record.result
+        outcomes = record.outcomes
         assert record.times <= 1
         assert record.times == 1 or record.cancelled
         assert record.cancelled or set(outcomes) == set(record.users)
@@ -332,11 +337,13 @@ def judge(records, service, abandoned):
         if attempts and not isinstance(result, PartialError):
             assert result.outcome is join([attempt.outcome for attempt in attempts])
         for user in record.users:
-            final, tries = outcomes.get(user), attempts
+            final = outcomes.get(user)
+            tries = attempts
             if user in ends:
                 assert record.cancelled or (final, result.outcome) != (Outcome.ACCEPTED, Outcome.ACCEPTED)
                 assert final in (None, Outcome.UNKNOWN, ends[user].outcome), "its end is not what its caller was told"
-                final, tries = ends[user].outcome, ends[user].attempts
+                final = ends[user].outcome
+                tries = ends[user].attempts
             elif record.cancelled and user not in SHARED_USERS:
                 assert record.times == 0, "cancelled, and its end was not told"
                 final = Outcome.NOT_SENT

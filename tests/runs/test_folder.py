@@ -57,7 +57,8 @@ async def test_a_folder_is_planned_at_once_and_sent_by_file(tmp_path):
 @pytest.mark.parametrize("seals", range(4))
 @virtual
 async def test_a_folder_that_is_half_planned_is_planned_on(tmp_path, monkeypatch, seals):
-    left, seal = [seals], Journal.seal
+    left = [seals]
+    seal = Journal.seal
 
     def dying(journal, **counts):
         if not left[0]:
@@ -148,7 +149,8 @@ async def test_files_made_one_by_one_are_each_needed_once(tmp_path, copy):
 @pytest.mark.parametrize(("status", "options"), [(204, {"limit": 2}), (401, {})])
 @virtual
 async def test_a_run_that_another_process_has_ended_meanwhile_is_not_sent(tmp_path, status, options):
-    service, path = FakeService(answer(status)), tmp_path / "run"
+    service = FakeService(answer(status))
+    path = tmp_path / "run"
     async with client_of(service, batching=SMALL) as client:
         ended = await client.broadcast(USERS, MESSAGE, run=path, **options)
         again = await client.resume(path, seen=None)

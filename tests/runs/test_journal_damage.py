@@ -90,7 +90,8 @@ def large(tmp_path_factory):
 )
 def test_any_byte_may_change(name, places, request):
     intact = request.getfixturevalue(name)
-    draw, refused = random.Random(20240229), 0
+    draw = random.Random(20240229)
+    refused = 0
     page = len(intact.data) // 2 if name == "small" else runfile.PAGE
     heads = [start + place for start in range(0, len(intact.data), page) for place in range(100 if not start else 8)]
     for place in draw.sample(heads, min(len(heads), places // 3)) + draw.sample(range(len(intact.data)), places):

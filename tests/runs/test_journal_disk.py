@@ -25,10 +25,12 @@ class Disk:
         self.connections = []
 
     def fail(self, *statements, error):
-        self.statements, self.error = statements, error if isinstance(error, BaseException) else error_of(error)
+        self.statements = statements
+        self.error = error if isinstance(error, BaseException) else error_of(error)
 
     def connect(self, path, **options):
-        disk, plain = self, sqlite3.connect
+        disk = self
+        plain = sqlite3.connect
 
         class Connection(sqlite3.Connection):
             def execute(self, sql, *values):

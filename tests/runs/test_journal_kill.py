@@ -40,7 +40,9 @@ def test_a_half_done_commit_is_rolled_back(tmp_path, write):
 
 
 def test_a_run_without_a_whole_first_commit_is_planned_again(tmp_path):
-    half, at_once, empty = tmp_path / "half.run", tmp_path / "at_once.run", tmp_path / "empty.run"
+    half = tmp_path / "half.run"
+    at_once = tmp_path / "at_once.run"
+    empty = tmp_path / "empty.run"
     for path in (half, at_once):
         kill_within_a_commit(path, "first")
     make_run(at_once).close()
@@ -115,10 +117,12 @@ def test_a_forked_child_neither_uses_the_file_nor_holds_its_lock(tmp_path):
 
 
 def test_two_writers_without_a_lock_do_not_mix(tmp_path):
-    path, other_name = tmp_path / "a.run", tmp_path / "b.run"
+    path = tmp_path / "a.run"
+    other_name = tmp_path / "b.run"
     make_run(path).close()
     os.link(path, other_name)
-    first, second = Journal.open(path, write=True), Journal.open(other_name, write=True)
+    first = Journal.open(path, write=True)
+    second = Journal.open(other_name, write=True)
     record(first, [event(CLAIMED, 0, 3)])
     for _ in range(2):
         with pytest.raises(RunFileError, match="another process has written to it"):

@@ -92,7 +92,8 @@ def test_one_journal_writes_and_any_number_read(tmp_path, monkeypatch, flock):
     monkeypatch.setattr(runfile, "lock", lambda path: lock(path, flock=flock))
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")
-    path, same = tmp_path / "folder" / "a.run", tmp_path / "link" / "a.run"
+    path = tmp_path / "folder" / "a.run"
+    same = tmp_path / "link" / "a.run"
     path.with_name("a.run-lock").touch()  # left behind by a killed process
     journal = make_run(path)
     for use in (lambda: Journal.open_or_create(path, BROADCAST), lambda: Journal.open(same, write=True)):
@@ -115,7 +116,9 @@ def test_one_journal_writes_and_any_number_read(tmp_path, monkeypatch, flock):
 
 
 def test_the_lock_of_a_removed_lock_file_is_not_used(tmp_path, monkeypatch):
-    path, plain, others = tmp_path / "lock", fcntl.flock, []
+    path = tmp_path / "lock"
+    plain = fcntl.flock
+    others = []
     holder = lock(path)
 
     def late(file, operation):

@@ -43,9 +43,11 @@ def test_no_request_is_begun_later_by_any_call(end, pause, script, in_flight, re
     options = {"on_unknown": "resend"} if resends else {}
 
     async def story(path):
-        batching, limits = Batching(max_users=1), Limits(in_flight=in_flight)
+        batching = Batching(max_users=1)
+        limits = Limits(in_flight=in_flight)
         async with client_of(service, batching=batching, limits=limits) as client:
-            options["stop_policy"], last = StopPolicy.off(), moment(now() + end)
+            options["stop_policy"] = StopPolicy.off()
+            last = moment(now() + end)
             await client.broadcast(USERS, MESSAGE, run=path, not_after=last, limit=4, **options)
             await client.resume(path, not_after=moment(now() + end + pause), **options)
             return await client.resume(path, **options), last

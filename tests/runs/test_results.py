@@ -69,7 +69,8 @@ async def test_an_error_of_users_that_were_not_tried_names_no_reason():
 
 def test_the_temporary_file_of_a_run_is_deleted_with_its_report(monkeypatch):
     report, copied = (run(report_of(PLAIN)) for _ in range(2))
-    file, kept = Path(report.file), Path(copied.file)
+    file = Path(report.file)
+    kept = Path(copied.file)
     assert file.stat().st_mode & 0o777 == 0o600
     del report
     with monkeypatch.context() as forked:

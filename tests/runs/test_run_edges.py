@@ -75,10 +75,13 @@ async def cancel(running, later, *, times):
 
 
 def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path, monkeypatch):
-    commit, go, path = Journal.commit, threading.Event(), tmp_path / "run"
+    commit = Journal.commit
+    go = threading.Event()
+    path = tmp_path / "run"
 
     async def main():
-        loop, opening = asyncio.get_running_loop(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        opening = asyncio.Event()
 
         def slowly(journal, *parts, at_once=False):
             if not at_once:
@@ -139,7 +142,8 @@ class SlowSource:
 @virtual
 async def test_closing_the_client_ends_the_planning_and_stays_the_reason(monkeypatch):
     monkeypatch.setattr(planning, "BLOCK_SECONDS", 0.0)
-    stop, slow = asyncio.Event(), SlowSource()
+    stop = asyncio.Event()
+    slow = SlowSource()
     client = client_of(FakeService())
     running = start(client.broadcast(slow.ids(), MESSAGE, stop=stop))
     await asyncio.sleep(25.0)
@@ -153,7 +157,8 @@ async def test_closing_the_client_ends_the_planning_and_stays_the_reason(monkeyp
 
 @virtual
 async def test_a_stop_mark_ends_the_run_that_is_sent_and_no_later_one(tmp_path):
-    path, service = tmp_path / "run", FakeService()
+    path = tmp_path / "run"
+    service = FakeService()
     with pytest.raises(RunFileError, match="can't be opened"):
         ask_to_stop(path, "bob")
     make_run(path).close()
@@ -182,7 +187,8 @@ async def test_a_stop_mark_ends_the_planning_and_nothing_is_sent(tmp_path, plann
         yield from users(1000)
         pytest.fail("it was planned on")
 
-    path, service = tmp_path / "run", FakeService()
+    path = tmp_path / "run"
+    service = FakeService()
     async with client_of(service) as client:
         if planned:
             await client.broadcast(users(2), MESSAGE, run=path)

@@ -47,7 +47,9 @@ async def test_a_run_file_and_the_files_beside_it_are_private(mask, tmp_path):
 
 async def test_logs_and_errors_of_a_failing_run_name_no_user_no_text_and_no_key(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    path, outputs, users = tmp_path / "run", [], 3_000
+    path = tmp_path / "run"
+    outputs = []
+    users = 3_000
     message = {"title": {"en": "Secret spring"}}
     async with KillService(users, faults=ROUGH, culprits=frozenset({7, 1500})) as service:
         client = AsyncPushClient(

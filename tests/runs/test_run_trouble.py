@@ -65,7 +65,8 @@ FOUND = {
 @pytest.mark.parametrize(("make", "words"), FOUND.values(), ids=FOUND)
 @virtual
 async def test_a_foreign_file_is_refused_and_unchanged(make, words, tmp_path):
-    path, service = tmp_path / "run", FakeService()
+    path = tmp_path / "run"
+    service = FakeService()
     make(path)
     before = tree(tmp_path)
     async with client_of(service) as client:
@@ -85,7 +86,8 @@ async def test_a_foreign_file_is_refused_and_unchanged(make, words, tmp_path):
 @virtual
 async def test_a_path_that_can_not_be_a_file_is_refused(name, tmp_path):
     (tmp_path / "file").touch()
-    service, path = FakeService(), f"{tmp_path}/{name}"
+    service = FakeService()
+    path = f"{tmp_path}/{name}"
     words = "its folder can't be used: No such file or directory" if name == "missing/run" else None
     async with client_of(service) as client:
         with pytest.raises(RunFileError, match=words):
@@ -128,8 +130,12 @@ async def test_a_plan_that_failed_on_a_full_disk_leaves_no_file(was_planned, tmp
 )
 @virtual
 async def test_no_request_starts_after_a_failed_write(number, durable, error, tmp_path, monkeypatch):
-    path, users, service = tmp_path / "run", 200, FakeService(reset_after(), answer(429), answer(400))
-    commit, calls, had = Journal.commit, 0, []
+    path = tmp_path / "run"
+    users = 200
+    service = FakeService(reset_after(), answer(429), answer(400))
+    commit = Journal.commit
+    calls = 0
+    had = []
 
     def failing(journal, *parts, at_once=False):
         nonlocal calls
@@ -146,7 +152,8 @@ async def test_no_request_starts_after_a_failed_write(number, durable, error, tm
             with pytest.raises(RunFileError, match=words):
                 await client.broadcast(names(users), MESSAGE, run=path, stop_policy=NO_BRAKE, durable=durable)
         assert had == [len(service.written)], "a request started after the file had failed"
-        plan, report = Plan(path), read_report(path)
+        plan = Plan(path)
+        report = read_report(path)
         pushes = [service.accepted(name_of(user)) for user in range(users)]
         history = judge(path, plan, report, pushes, hold=True, every=True)
         counts = Counter(number_of(name) for request in service.written for name in request.users)
@@ -161,7 +168,8 @@ async def test_no_request_starts_after_a_failed_write(number, durable, error, tm
 
 @virtual
 async def test_a_run_cancelled_while_claiming_leaves_no_unknown_users(tmp_path, monkeypatch):
-    service, running = FakeService(), []
+    service = FakeService()
+    running = []
     commit = Journal.commit
 
     def cancelling(journal, *parts, at_once=False):

@@ -32,7 +32,8 @@ def close(server, run):
     ],
 )
 async def test_each_user_has_the_outcome_that_the_wire_proves(act, is_sent, outcomes, tmp_path, monkeypatch):
-    commit, acts = Journal.commit, [act]
+    commit = Journal.commit
+    acts = [act]
 
     def committing(journal, events, *parts, **options):
         if acts and not is_sent and any(status.state == "CLAIMED" and first == 1 for first, _, status in events):

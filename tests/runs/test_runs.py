@@ -37,7 +37,8 @@ from pushsdk import (
 )
 from pushsdk._core.outcome import Failure
 
-SMALL, HUNDRED = Batching(max_users=4), Batching(max_users=100)
+SMALL = Batching(max_users=4)
+HUNDRED = Batching(max_users=100)
 NO_BRAKE = StopPolicy.off()
 
 
@@ -105,7 +106,8 @@ class _Async:
 @pytest.mark.parametrize(("source", "name"), [(list, "spring.run"), (_Async, None), (iter, None)])
 @virtual
 async def test_every_user_is_pushed_to_once(source, name, tmp_path):
-    service, run = FakeService(), tmp_path / name if name else None
+    service = FakeService()
+    run = tmp_path / name if name else None
     async with client_of(service, batching=SMALL) as client:
         ids = source([*users(10), *["user-1"] * 2000])  # also blocks of nothing new
         report = await client.broadcast(ids, MESSAGE, run=run, custom_fields={"a": 1})
@@ -182,7 +184,8 @@ async def test_an_iterable_that_raises_sends_nothing_and_is_planned_again(tmp_pa
         yield from users(2000)
         raise RuntimeError("the database is gone")
 
-    service, run = FakeService(), tmp_path / "run"
+    service = FakeService()
+    run = tmp_path / "run"
     async with client_of(service) as client:
         with pytest.raises(RuntimeError, match="the database is gone"):
             await client.broadcast(broken(), MESSAGE, run=run)
@@ -204,7 +207,8 @@ async def test_an_iterable_that_raises_sends_nothing_and_is_planned_again(tmp_pa
 )
 @virtual
 async def test_another_broadcast_is_refused_on_the_same_file(base_url, message, fields, why, tmp_path):
-    service, run = FakeService(), tmp_path / "run"
+    service = FakeService()
+    run = tmp_path / "run"
     await push(service, 4, run=run)
     before = run.read_bytes()
     async with client_of(service, base_url=base_url) as client:
@@ -220,7 +224,8 @@ async def test_another_broadcast_is_refused_on_the_same_file(base_url, message, 
 
 @virtual
 async def test_each_request_has_its_own_message(tmp_path):
-    service, run = FakeService(), tmp_path / "run"
+    service = FakeService()
+    run = tmp_path / "run"
     requests = [
         PushRequest(user_ids=["a"], message={"title": {"en": "A"}}, custom_fields={"n": 1}),
         {"userIds": ["b", "c", "b"], "message": {"title": {"en": "B"}}},
@@ -259,7 +264,9 @@ async def test_bad_requests_are_found_before_anything_is_sent(bad, expected):
 
 
 async def test_a_plan_made_in_a_thread_stops_when_it_is_cancelled():
-    loop, started, cancelled = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    started = asyncio.Event()
+    cancelled = threading.Event()
     lines = 0
 
     class Stream(io.BytesIO):
@@ -321,7 +328,8 @@ async def test_a_user_too_large_alone_stays_pending_and_the_others_are_sent_to()
 async def test_a_run_that_can_not_succeed_stops_without_rejections_and_a_resume_completes_it(
     trouble, options, by, why, most, tmp_path
 ):
-    service, run = FakeService(then=trouble), tmp_path / "run"
+    service = FakeService(then=trouble)
+    run = tmp_path / "run"
     report = await push(service, 100, in_flight=2, run=run, **options)
     assert report.not_sent == 100
     assert report.stopped_by == by
@@ -364,7 +372,8 @@ async def test_untried_users_are_sent_to_at_the_end_if_the_message_was_accepted_
 @pytest.mark.parametrize("name", ["spring.run", None])
 @virtual
 async def test_a_cancellation_says_what_is_known_and_how_to_continue(name, tmp_path):
-    service, run = FakeService(then=hang(accepted=True)), tmp_path / name if name else None
+    service = FakeService(then=hang(accepted=True))
+    run = tmp_path / name if name else None
     running = start(push(service, 4, run=run))
     await written(service, 1)
     await asyncio.sleep(1.0)
@@ -403,7 +412,8 @@ async def test_an_hour_of_a_stopped_process_is_no_outage():
             loop.call_later(0.25, loop.jump, 3600.0)
         return answer(after=1.0)
 
-    loop, service = asyncio.get_running_loop(), FakeService(then=then)
+    loop = asyncio.get_running_loop()
+    service = FakeService(then=then)
     report = await push(service, 40, in_flight=1, stop_policy=StopPolicy(unknown=None))
     assert report.stopped is None
     assert report.accepted + report.unknown == 40

@@ -96,7 +96,9 @@ async def begin(client, world, life, path, **keywords):
 
 async def live(world, life, path, books):
     """Run one life and judge it. Return the path of the run afterwards."""
-    service, stop, readings = CountingService(world, life.faults), asyncio.Event(), []
+    service = CountingService(world, life.faults)
+    stop = asyncio.Event()
+    readings = []
     client = client_of(
         service,
         batching=world.batching,
@@ -204,7 +206,8 @@ def judge_report(returned, read, life):
 
 
 async def story(world, folder):
-    books, path = Books(world), folder / "run"
+    books = Books(world)
+    path = folder / "run"
     for life in world.lives:
         path = await live(world, life, path, books)
     await live(world, CALM._replace(on_unknown="resend" if world.finally_resend else "skip"), path, books)

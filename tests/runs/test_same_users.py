@@ -75,7 +75,8 @@ def request(user, text):
 @pytest.mark.parametrize("other", [[request("b", "A"), request("a", "B")], [request("a", "A")], []])
 @virtual
 async def test_requests_are_the_same_if_each_user_has_the_same_message(other, tmp_path):
-    service, requests = FakeService(), [request("a", "A"), request("b", "B")]
+    service = FakeService()
+    requests = [request("a", "A"), request("b", "B")]
     async with client_of(service) as client:
         await client.send_each(requests, run=tmp_path / "a.run", limit=1)
         with pytest.raises(
@@ -90,8 +91,10 @@ async def test_requests_are_the_same_if_each_user_has_the_same_message(other, tm
 
 @virtual
 async def test_a_file_that_has_not_changed_is_not_read_again(tmp_path, monkeypatch):
-    table, service = made(tmp_path, "u.csv", "user_id,other\na,x\nb,y\n"), FakeService()
-    read, given = Audience.ids, []
+    table = made(tmp_path, "u.csv", "user_id,other\na,x\nb,y\n")
+    service = FakeService()
+    read = Audience.ids
+    given = []
 
     def ids(audience, *, distinct):
         for batch in read(audience, distinct=distinct):

@@ -131,7 +131,8 @@ async def cancelled(call, arrival):
 @LENGTHS
 @OWN_OR_INJECTED
 async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected, length):
-    secret, arrival = secret_of(length), asyncio.Event()
+    secret = secret_of(length)
+    arrival = asyncio.Event()
 
     async def tell(*_):
         arrival.set()
@@ -148,7 +149,8 @@ async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected, leng
 @pytest.mark.parametrize("base_url", [HERE, "http://push.example"], ids=["https", "http"])
 @OWN_OR_INJECTED
 async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(injected, base_url, length):
-    secret, arrival = secret_of(length), asyncio.Event()
+    secret = secret_of(length)
+    arrival = asyncio.Event()
     heads = []
 
     async def serve(reader, writer):

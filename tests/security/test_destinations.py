@@ -171,7 +171,8 @@ async def test_the_environments_proxies_and_netrc_are_not_used(tls, monkeypatch,
 
 def unverifying():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context
 
 

@@ -47,10 +47,13 @@ def at_most(megabytes, seconds):
     """The block allocates no more than that, and neither works nor waits for longer."""
     clock = asyncio.get_running_loop().time
     tracemalloc.start()
-    start, started = time.process_time(), clock()
+    start = time.process_time()
+    started = clock()
     try:
         yield
-        worked, waited, (_, peak) = time.process_time() - start, clock() - started, tracemalloc.get_traced_memory()
+        worked = time.process_time() - start
+        waited = clock() - started
+        (_, peak) = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < megabytes * MEGABYTE
@@ -105,7 +108,8 @@ async def test_an_endless_body_is_read_to_a_bound_and_no_further(framing, inject
 
 @OWN_OR_INJECTED
 async def test_the_head_of_an_answer_is_read_to_a_bound_and_no_further(injected):
-    begun, line = send(b"HTTP/1.1 400 Bad\r\nX-Short: 7\r\n"), b"X-Long: %b\r\n" % (b"v" * 60_000)
+    begun = send(b"HTTP/1.1 400 Bad\r\nX-Short: 7\r\n")
+    line = b"X-Long: %b\r\n" % (b"v" * 60_000)
     async with answered_by(take, begun, endless(line), injected=injected) as client:
         with at_most(megabytes=20, seconds=9.0):
             calls = [client.send(f"u{number}", HELLO, timeout=9.0) for number in range(80)]

@@ -29,7 +29,9 @@ from pushsdk import (
     Timeout,
 )
 
-KEY, USER, TEXT = "KEYMARKER", "USERMARKER", "TEXTMARKER"
+KEY = "KEYMARKER"
+USER = "USERMARKER"
+TEXT = "TEXTMARKER"
 MESSAGE = MobilePush(title={"en": TEXT}, collapse_id=TEXT, key_vals={TEXT: TEXT})
 FIELDS = {"first": TEXT, TEXT: TEXT}
 CAMPAIGN = CampaignRequest(name=TEXT, external_id=TEXT, segment=Segment(query=TEXT))

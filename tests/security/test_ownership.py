@@ -151,7 +151,8 @@ def test_a_database_that_replaces_another_is_refused(tmp_path):
 
 @PLANTED
 def test_a_settings_file_that_others_can_write_to_runs_no_command(plant, text, tmp_path):
-    file, ran = tmp_path / "config.toml", tmp_path / "ran"
+    file = tmp_path / "config.toml"
+    ran = tmp_path / "ran"
     file.write_text(f"api_key_command = 'touch {ran}'")
     file.chmod(0o600)
     plant(file)

@@ -2,7 +2,8 @@
 
 from pushsdk.claims import Claim, Put
 
-KEY, WEEK = "0f" * 32, 7 * 86400.0
+KEY = "0f" * 32
+WEEK = 7 * 86400.0
 ONE, TWO, THREE = (Claim(f"{number}" * 32, b'{"v":%d}' % number) for number in (1, 2, 3))
 
 

@@ -83,7 +83,8 @@ def connect_server(folder, options):
     """Start a server of Spark Connect, and return its address."""
     import pyspark
 
-    home, log = Path(pyspark.__file__).parent, folder / "connect-server.log"
+    home = Path(pyspark.__file__).parent
+    log = folder / "connect-server.log"
     command = [str(home / "bin" / "spark-submit"), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     listens = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
     for name, value in {**options, **listens, "spark.log.level": "INFO"}.items():

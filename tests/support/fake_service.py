@@ -31,12 +31,14 @@ class Request(UsersRequest):
     returns_body: bool
 
     def write(self, *, whole=True):
-        self.evidence.started_writing, self.evidence.written = True, whole
+        self.evidence.started_writing = True
+        self.evidence.written = whole
 
     def respond(self, status, headers=None, body=b""):
         self.evidence.status = status
         if status != 204 or self.returns_body:
-            self.evidence.headers, self.evidence.body = CIMultiDict(headers or {}), body
+            self.evidence.headers = CIMultiDict(headers or {})
+            self.evidence.body = body
 
     @property
     def key(self):
@@ -78,7 +80,8 @@ class _Behavior:
         if self.failure is None and self.status is None:
             await loop.create_future()
         await asyncio.sleep(self.after / 2)
-        evidence.reused, evidence.failure = self.reused, self.failure
+        evidence.reused = self.reused
+        evidence.failure = self.failure
         evidence.reason = "" if self.failure is None else "FakeError"
         if self.status is not None:
             request.respond(self.status, self.headers, self.body)
@@ -144,7 +147,9 @@ class FakeService(UsersService):
 
     async def _serve_request(self, request, evidence, *, read):
         request.__class__ = Request
-        request.evidence, request.service, request.returns_body = evidence, self, read
+        request.evidence = evidence
+        request.service = self
+        request.returns_body = read
         scripted = [self.script.pop(0)] if self.script else []
         behavior = scripted[0] if scripted else self.then
         if not isinstance(behavior, _Behavior) and not asyncio.iscoroutinefunction(behavior):

@@ -26,7 +26,8 @@ class Driver:
     """
 
     def __init__(self, driver, users, chunk, **options):
-        self.users, self.chunk = users, chunk
+        self.users = users
+        self.chunk = chunk
         self.job = {"driver": driver, "users": users, "chunk": chunk, "in_flight": IN_FLIGHT, **options}
         #: The users whom the next process sends to, at least.
         self.pending = users // 2
@@ -44,7 +45,8 @@ class Driver:
 class Run(Driver):
     """A run, and its resumes until nobody is left."""
 
-    claims_at, settles_at = "pushsdk._runs.log.RunFileLog.claim", "pushsdk._runs.log.RunFileLog.settle"
+    claims_at = "pushsdk._runs.log.RunFileLog.claim"
+    settles_at = "pushsdk._runs.log.RunFileLog.settle"
 
     def __init__(self, path, users, chunk, *, do="broadcast", **options):
         super().__init__("run", users, chunk, run=str(path), do=do, **options)
@@ -83,7 +85,8 @@ class Processes(Driver):
     """A broadcast by several processes, and its resumes with another number of them."""
 
     def __init__(self, folder, users, *words):
-        self._run, source = folder / "spring", folder / "users.csv"
+        self._run = folder / "spring"
+        source = folder / "users.csv"
         source.write_text("user_id,n\n" + "".join([f"{name_of(user)},{user}\n" for user in range(users)]))
         (folder / "message.json").write_text('{"title": {"en": "Hi"}, "iosEnabled": true}')
         given = ["broadcast", str(source), "--message", str(folder / "message.json"), "--run", str(self._run), *words]
@@ -114,7 +117,8 @@ class Processes(Driver):
 class ClaimDriver(Driver):
     """Work that is sent under the claims of a store."""
 
-    claims_at, settles_at = "pushsdk._runs.claim_log.ClaimLog.claim", "pushsdk._runs.claim_log.ClaimLog.settle"
+    claims_at = "pushsdk._runs.claim_log.ClaimLog.claim"
+    settles_at = "pushsdk._runs.claim_log.ClaimLog.settle"
 
     async def in_doubt(self):
         async with store_at_place(self.job["kind"], self.job["place"]) as store:

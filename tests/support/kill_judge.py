@@ -35,7 +35,8 @@ BEFORE = {
     REJECTED: {CLAIMED, PENDING},
     UNKNOWN: {CLAIMED, RESENT, UNKNOWN},
 }
-decode, decode_json = msgspec.msgpack.decode, msgspec.json.decode
+decode = msgspec.msgpack.decode
+decode_json = msgspec.json.decode
 ONE_MORE = bytes([*range(1, 256), 255])
 
 

@@ -96,7 +96,8 @@ class KillService(WireServer):
 
     def behave(self, faults):
         """Draw the fates of requests from these names, with these weights."""
-        self._names, self._weights = list(faults), list(faults.values())
+        self._names = list(faults)
+        self._weights = list(faults.values())
 
     async def _meet(self, wire):
         """Draw the fate of a whole request now, and show it somewhat later, even if its sender is killed."""

@@ -42,8 +42,10 @@ class Pool:
     """A service with workers and a queue. ``stray``: it refuses this share."""
 
     def __init__(self, workers, seconds, *, stray=0.0):
-        self.workers, self.seconds = workers, seconds
-        self._stray, self._busy = stray, 0
+        self.workers = workers
+        self.seconds = seconds
+        self._stray = stray
+        self._busy = 0
         self._queue = deque()
 
     def take(self, simulation, users, answer):
@@ -70,7 +72,8 @@ class Throttled:
     """A service that decides half way if it throttles."""
 
     def __init__(self, service, latency):
-        self._service, self._latency = service, latency
+        self._service = service
+        self._latency = latency
 
     def take(self, simulation, users, answer):
         simulation.at(simulation.now + self._latency / 2, self._decide, simulation, answer)
@@ -91,7 +94,10 @@ class BusyClient:
         self, simulation, service, *, cpu = 0.0, cap = 4096, begin = 0.0,
         users = lambda simulation: 1, tick = 0.0,
     ):  # fmt: skip
-        self._simulation, self._service, self._cpu, self._users = simulation, service, cpu, users
+        self._simulation = simulation
+        self._service = service
+        self._cpu = cpu
+        self._users = users
         self._tick = tick
         self.limit = AdaptiveLimit(0.0, cap=cap)
         self.free_at = 0.0
@@ -102,7 +108,8 @@ class BusyClient:
         simulation.at(begin, self.pump)
 
     def pump(self):
-        now, limit = self._simulation.now, self.limit
+        now = self._simulation.now
+        limit = self.limit
         while limit.in_flight < limit.limit:
             earliest = max(self._next_start, self._paused_until)
             if earliest > now:
@@ -135,7 +142,8 @@ class BusyClient:
         self._service.take(self._simulation, users, receive)
 
     def _end(self, began, reply):
-        now, accepted = self._simulation.now, reply.status == 204
+        now = self._simulation.now
+        accepted = reply.status == 204
         self.answers.append((now, accepted))
         seconds = self._read(now) - self._read(began) if accepted else None
         if not accepted:

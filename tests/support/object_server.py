@@ -30,7 +30,8 @@ class ObjectServer:
         #: False for a store that ignores this header.
         self.obeys = {"If-None-Match": True, "If-Match": True}
         self.lock = threading.Lock()
-        self.url, self.bucket = "", "claims"
+        self.url = ""
+        self.bucket = "claims"
 
     def answer(self, method, path, body, headers):
         """Do a request and return status, headers and body."""

@@ -38,7 +38,8 @@ class _Selector(selectors.DefaultSelector):
         self._told = self.time()
         remaining = math.inf if timeout is None else max(0.0, timeout)
         while True:
-            share, start = min(remaining, SLICE), time.monotonic()
+            share = min(remaining, SLICE)
+            start = time.monotonic()
             events = super().select(share)
             if not events and share == remaining:
                 events = super().select(0)

@@ -34,7 +34,8 @@ class PoolService(FakeService):
             return
         request.write()
         request.evidence.reused = True
-        now, users = loop.time(), request.user_ids
+        now = loop.time()
+        users = request.user_ids
         self.unanswered += 1
         try:
             seconds = self._latency(now)
@@ -61,7 +62,9 @@ class Ended(NamedTuple):
 
 async def send_at_random(client, rate, seconds, *, on_time=lambda _: None):
     """Send distinct messages at this mean rate, and return how each ended. ``on_time`` is called before each."""
-    loop, ended, sends = asyncio.get_running_loop(), list[Ended](), list[asyncio.Task[None]]()
+    loop = asyncio.get_running_loop()
+    ended = list[Ended]()
+    sends = list[asyncio.Task[None]]()
     began = loop.time()
 
     async def send(number, start):

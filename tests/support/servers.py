@@ -78,9 +78,11 @@ def postgres_server(*options, durable=False):
 
     Runs as the user postgres if this process is root, as PostgreSQL refuses to run as root.
     """
-    initdb, postgres = _find("initdb"), _find("postgres")
+    initdb = _find("initdb")
+    postgres = _find("postgres")
     with _folder("postgres") as (folder, as_user):
-        data, env = folder / "data", {**os.environ, "LC_ALL": "C", "PGDATA": str(folder / "data")}
+        data = folder / "data"
+        env = {**os.environ, "LC_ALL": "C", "PGDATA": str(folder / "data")}
         subprocess.run(
             [*as_user, initdb, "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", str(data)],
             env=env,
@@ -104,7 +106,8 @@ def postgres_server(*options, durable=False):
 def _folder(user):
     """Return a new folder and the prefix of commands that use it, which switches the user if this process is root."""
     # Not pytest's: a socket's path is a hundred bytes at most.
-    folder, as_user = Path(tempfile.mkdtemp(prefix="pushsdk-server-")), []
+    folder = Path(tempfile.mkdtemp(prefix="pushsdk-server-"))
+    as_user = []
     if os.getuid() == 0:
         entry = pwd.getpwnam(user)
         os.chown(folder, entry.pw_uid, entry.pw_gid)

@@ -28,13 +28,17 @@ class Window:
     """A quota per window of some seconds; all clients share the windows."""
 
     def __init__(self, quota, seconds, *, tells):
-        self.quota, self.seconds, self.tells = quota, seconds, tells
-        self.number, self.taken = -1.0, 0
+        self.quota = quota
+        self.seconds = seconds
+        self.tells = tells
+        self.number = -1.0
+        self.taken = 0
 
     def take(self, now):
         number = now // self.seconds
         if number != self.number:
-            self.number, self.taken = number, 0
+            self.number = number
+            self.taken = 0
         if self.taken < self.quota:
             self.taken += 1
             return True, None
@@ -45,7 +49,10 @@ class Outage:
     """Another service, but for some time everything is throttled."""
 
     def __init__(self, service, begin, end, retry_after):
-        self.service, self.begin, self.end, self.retry_after = service, begin, end, retry_after
+        self.service = service
+        self.begin = begin
+        self.end = end
+        self.retry_after = retry_after
 
     def take(self, now):
         return (False, self.retry_after) if self.begin <= now < self.end else self.service.take(now)

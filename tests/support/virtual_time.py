@@ -59,7 +59,8 @@ def run(main, *, collect=True):
     random.seed(0)
     try:
         result = loop.run_until_complete(main)
-        tasks, timers = asyncio.all_tasks(loop), loop.timers
+        tasks = asyncio.all_tasks(loop)
+        timers = loop.timers
         if collect:
             gc.collect()
         assert not tasks, f"tasks left behind: {tasks}"

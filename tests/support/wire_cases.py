@@ -37,7 +37,8 @@ NEVER_SENT = (
     not_sent("the TLS handshake hangs", Connects(another(on_accept(hold))), tls=True, hangs=True),
 )
 
-HALF_LINE, HALF_HEAD = b"HTTP/1.1 20", b"HTTP/1.1 204 No Content\r\nX-A: 1\r\n"
+HALF_LINE = b"HTTP/1.1 20"
+HALF_HEAD = b"HTTP/1.1 204 No Content\r\nX-A: 1\r\n"
 
 # A spoiled pooled connection is replaced by a new one under every policy: the call does not notice.
 STALE = (

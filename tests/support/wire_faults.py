@@ -13,7 +13,9 @@ from support.wire_server import Act, Moment, Wire, no_content
 
 # --- reading ---
 
-first_byte, read_head, read_request = Wire.begun, Wire.read_head, Wire.read_request
+first_byte = Wire.begun
+read_head = Wire.read_head
+read_request = Wire.read_request
 
 
 def read_half(wire):
@@ -79,7 +81,9 @@ def say_when(event):
 
 # --- ending ---
 
-fin, rst, hold = Wire.fin, Wire.rst, Wire.hold
+fin = Wire.fin
+rst = Wire.rst
+hold = Wire.hold
 
 # --- steps and scripts ---
 

@@ -68,7 +68,8 @@ def another(does=None, tls=None):
 def detoured(server, place, bad=always):
     """Redirect the n-th connect to ``server`` to ``place`` if n is selected."""
     loop = asyncio.get_running_loop()
-    connect, numbers = loop.sock_connect, itertools.count()
+    connect = loop.sock_connect
+    numbers = itertools.count()
 
     async def sock_connect(sock, address):
         ours = address[1] == server.port
@@ -195,7 +196,8 @@ def spoiled(server, spoil, bad=always):
     Done between the pool's handing it over and the first byte of the request, without a turn of the loop in
     which the client could notice. Yields the list of the connections that were spoiled.
     """
-    numbers, done = itertools.count(), list[Wire]()
+    numbers = itertools.count()
+    done = list[Wire]()
 
     async def spoil_if_selected(connection):
         wire = server.wire_of(connection.transport.get_extra_info("sockname"))

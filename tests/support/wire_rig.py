@@ -22,7 +22,9 @@ QUICK = RetryPolicy.safe(max_attempts=3, initial_delay=0.001, throttle_delay=0.0
 #: Without a hang, no timeout may expire.
 CALM = Timeout(total=9.0, attempt=5.0, connect=5.0)
 #: Seconds until a hang times out; concurrent good requests need some time on a busy machine.
-ALONE, AFTER, AMONG = 0.05, 0.1, 0.2
+ALONE = 0.05
+AFTER = 0.1
+AMONG = 0.2
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,8 @@ class Wire:
 
     async def begun(self):
         """Wait for the first byte of the next request; return False if the peer disconnects."""
-        self.request, self._head = None, b""
+        self.request = None
+        self._head = b""
         self._first = await self.reader.read(1)
         return bool(self._first)
 

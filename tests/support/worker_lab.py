@@ -21,7 +21,8 @@ from support.worker_frameworks import required
 
 ROOT = Path(__file__).parents[2]
 APPS = ROOT / "tests" / "workers" / "apps"
-JOBS, AGAIN = "jobs-ended", "jobs-again"
+JOBS = "jobs-ended"
+AGAIN = "jobs-again"
 # Seconds without a word from any job after which all is taken to hang: longer than a redelivery takes to come.
 HANGS = 60
 # Seconds within which an unfinished job is redelivered.

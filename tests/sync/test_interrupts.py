@@ -77,7 +77,8 @@ def test_an_interrupted_broadcast_leaves_a_run_that_can_be_resumed(service, clie
 
 def test_an_interrupted_close_ends_the_calls_in_flight(service, monkeypatch):
     service.set_faults([Fault.hang()])
-    client, outcome = PushClient(), Future()
+    client = PushClient()
+    outcome = Future()
 
     def send():
         with pytest.raises(pushsdk.PushError) as excinfo:
@@ -88,7 +89,8 @@ def test_an_interrupted_close_ends_the_calls_in_flight(service, monkeypatch):
     thread.start()
     service.wait_for(1)
 
-    submit, submitted = LoopThread.submit, threading.Event()
+    submit = LoopThread.submit
+    submitted = threading.Event()
 
     def noted(thread, call):
         submit(thread, call)
@@ -158,7 +160,8 @@ def test_an_interruption_around_the_submission_blocks_no_call(service, monkeypat
 
 def test_a_thread_does_not_wait_for_a_call_that_will_not_end(service, monkeypatch):
     monkeypatch.setattr(loop_thread, "CANCEL_TIMEOUT", 0.05)
-    blocked, go_on = threading.Event(), threading.Event()
+    blocked = threading.Event()
+    go_on = threading.Event()
 
     async def key():
         blocked.set()

@@ -85,7 +85,8 @@ def test_a_thread_whose_start_fails_leaves_nothing(service, monkeypatch, start, 
 
 def test_blocking_work_is_done_by_few_daemon_threads_that_end(monkeypatch):
     threads = DaemonThreads()
-    starts, go_on = threading.Semaphore(0), threading.Event()
+    starts = threading.Semaphore(0)
+    go_on = threading.Event()
 
     def work():
         starts.release()

@@ -43,7 +43,8 @@ def ended(thread, call):
 
 
 def test_a_call_cancelled_before_it_starts_raises_client_closed(thread):
-    call, both_are_queued = ThreadCall(nothing), threading.Event()
+    call = ThreadCall(nothing)
+    both_are_queued = threading.Event()
     thread.loop.call_soon_threadsafe(both_are_queued.wait)
     thread.submit(call)
     thread.loop.call_soon_threadsafe(lambda: call.task.cancel())
@@ -64,7 +65,8 @@ def test_a_call_submitted_while_the_loop_closes_is_not_started(thread, go_on):
 
 
 def test_a_call_after_the_last_turn_of_the_loop_or_after_its_close_raises_client_closed(thread, go_on):
-    late, close = ThreadCall(nothing), thread.loop.close
+    late = ThreadCall(nothing)
+    close = thread.loop.close
 
     def close_later():
         thread.submit(late)
@@ -79,7 +81,9 @@ def test_a_call_after_the_last_turn_of_the_loop_or_after_its_close_raises_client
 
 
 def test_threads_that_close_in_one_loop_turn_all_wait_for_its_end(thread, go_on, monkeypatch):
-    submit, submitted, all_are_queued = LoopThread.submit, threading.Semaphore(0), threading.Event()
+    submit = LoopThread.submit
+    submitted = threading.Semaphore(0)
+    all_are_queued = threading.Event()
 
     def noted(thread, call):
         submit(thread, call)
@@ -100,7 +104,8 @@ def test_blocking_work_waits_for_a_thread_if_no_other_can_be_started(monkeypatch
     def start(thread):
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    threads, go_on = DaemonThreads(), threading.Event()
+    threads = DaemonThreads()
+    go_on = threading.Event()
     first = threads.submit(go_on.wait, HANGS)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)

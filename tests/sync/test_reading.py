@@ -19,7 +19,8 @@ class Slow:
     """Two ids; the second comes when the test says so."""
 
     def __init__(self):
-        self.reached, self.go_on = threading.Event(), threading.Event()
+        self.reached = threading.Event()
+        self.go_on = threading.Event()
 
     def __iter__(self):
         yield "first"
@@ -29,7 +30,8 @@ class Slow:
 
 
 def test_closing_over_a_plan_that_is_being_read_ends_it_and_nothing_is_sent(service):
-    client, users = PushClient(), Slow()
+    client = PushClient()
+    users = Slow()
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(client.broadcast, users, HELLO)
         assert users.reached.wait(HANGS)
@@ -41,7 +43,8 @@ def test_closing_over_a_plan_that_is_being_read_ends_it_and_nothing_is_sent(serv
 
 
 def test_a_stop_from_another_thread_ends_a_run_that_is_being_sent(client, service, tmp_path):
-    stop, one = threading.Event(), {"userIds": ["u"], "message": {}}
+    stop = threading.Event()
+    one = {"userIds": ["u"], "message": {}}
 
     def progress(values):
         if values.stage == "sending" and values.accepted:

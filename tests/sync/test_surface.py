@@ -42,7 +42,8 @@ def annotations(function):
 
 
 def test_the_methods_and_their_parameters_are_those_of_the_async_client():
-    ours, theirs = PushClient, AsyncPushClient
+    ours = PushClient
+    theirs = AsyncPushClient
     names = [name for name in dir(theirs) if name in RENAMED or not name.startswith("_")]
     names = [name for name in names if name not in LEFT_OUT]
     assert sorted(RENAMED.get(name, name) for name in names) == sorted(
@@ -55,7 +56,8 @@ def test_the_methods_and_their_parameters_are_those_of_the_async_client():
 
 
 def test_the_constructor_is_that_of_the_async_client_but_for_the_session():
-    ours, theirs = inspect.signature(PushClient).parameters, inspect.signature(AsyncPushClient).parameters
+    ours = inspect.signature(PushClient).parameters
+    theirs = inspect.signature(AsyncPushClient).parameters
     assert [*ours] == [name for name in theirs if name != "session"]
     assert ours["options"] == theirs["options"]
     with pytest.raises(TypeError, match="unexpected keyword argument 'session'"):
