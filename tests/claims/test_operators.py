@@ -58,7 +58,6 @@ async def test_claimed_users_are_released_or_accepted_and_the_others_stay(store,
     assert [(send.key, send.users) for send in (first, second)] == [(key_of(0), 2), (key_of(1), 1)]
     assert await settle(store, [first], state) == []
     (claim,) = await store.get([key_of(0)])
-    assert claim is not None
     states = ClaimRecord.decode(claim.record).states()
     assert [states.at(place).state for place in range(4)] == [ACCEPTED, state, REJECTED, state]
     assert [send.key for send in await claimed(store)] == [key_of(1)]

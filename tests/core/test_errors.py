@@ -66,20 +66,17 @@ def test_each_error_has_an_outcome_and_its_place_in_the_tree():
 # -- what the service answered ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "request_id", "is_shown"),
-    [
+def test_a_text_has_the_plain_id_that_the_service_gave_to_the_request():
+    for name, request_id, is_shown in [
         ("X-Request-Id", "Root=1-67;r:4/7+a_b", True),
         ("X-Correlation-ID", "r-1", True),
         ("X-Request-Id", "a\x1b[2J", False),
         ("X-Request-Id", "user@example.org", False),
         ("X-Request-Id", "x" * 101, False),
-    ],
-)
-def test_a_text_has_the_plain_id_that_the_service_gave_to_the_request(name, request_id, is_shown):
-    error = error_for(refused(400, headers=Headers({name: request_id})), target=TARGET)
-    assert error.request_id == request_id
-    assert (f", request id {request_id})" in str(error)) is ("request id" in str(error)) is is_shown
+    ]:
+        error = error_for(refused(400, headers=Headers({name: request_id})), target=TARGET)
+        assert error.request_id == request_id
+        assert (f", request id {request_id})" in str(error)) is ("request id" in str(error)) is is_shown
 
 
 @pytest.mark.parametrize(
@@ -97,21 +94,18 @@ def test_a_connection_over_http_that_breaks_at_once_asks_for_https(base_url, ver
     assert ("base_url says http://: does the service speak https?" in str(error)) is asks
 
 
-@pytest.mark.parametrize(
-    ("status", "location", "host"),
-    [
+def test_a_redirect_names_only_the_other_host():
+    for status, location, host in [
         (300, "https://user:word@elsewhere.example:8443/private/path?token=abc#x", " to elsewhere.example:"),
         (308, "//elsewhere.example/x", " to elsewhere.example:"),
         (302, "/private/path", ", a redirect:"),
         (302, "https://\u202eevil.example/", ", a redirect:"),
         (302, "http://DISK-FULL of user-1, run: rm private", ", a redirect:"),
-    ],
-)
-def test_a_redirect_names_only_the_other_host(status, location, host):
-    text = str(error_for(refused(status, headers={"Location": location})))
-    assert host in text
-    assert "set base_url" in text
-    assert not any(word in text for word in ("private", "token", "word", "8443", "\x1b"))
+    ]:
+        text = str(error_for(refused(status, headers={"Location": location})))
+        assert host in text
+        assert "set base_url" in text
+        assert not any(word in text for word in ("private", "token", "word", "8443", "\x1b"))
 
 
 # -- unknown and not sent ---------------------------------------------------------------------------------------
@@ -201,14 +195,16 @@ def test_an_error_says_if_the_same_call_is_retryable(attempts, failure, expected
     assert error.retryable is pickle.loads(pickle.dumps(error)).retryable is expected
 
 
-@pytest.mark.parametrize(
-    ("retry_after", "options", "seconds"),
-    [(None, {}, 10.0), (None, {"default": 2.0}, 2.0), (86400.0, {}, 600.0), (30.0, {"max_delay": 20.0}, 20.0)],
-)
-def test_the_delay_of_a_job_is_what_the_service_asked_for_or_the_default(retry_after, options, seconds):
-    error = NotSentError()
-    error.retry_after = retry_after
-    assert error.retry_delay(**options) == seconds
+def test_the_delay_of_a_job_is_what_the_service_asked_for_or_the_default():
+    for retry_after, options, seconds in [
+        (None, {}, 10.0),
+        (None, {"default": 2.0}, 2.0),
+        (86400.0, {}, 600.0),
+        (30.0, {"max_delay": 20.0}, 20.0),
+    ]:
+        error = NotSentError()
+        error.retry_after = retry_after
+        assert error.retry_delay(**options) == seconds
 
 
 def test_a_partial_error_tells_how_long_the_service_asked_to_wait():

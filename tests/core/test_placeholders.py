@@ -54,9 +54,8 @@ def test_only_a_text_has_placeholders_and_only_a_mapping_fields(call):
         call()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_cannot_be_parsed_is_left_untouched_and_called_malformed():
+    for text in [
         "{{ name | 'it's' }}",
         "{{   | 'there' }}",
         "{{ name 'there' }}",
@@ -66,28 +65,25 @@ def test_only_a_text_has_placeholders_and_only_a_mapping_fields(call):
         "{{ name | 'a{{b' }}",
         "{{ name | 'a}}b' }}",
         "}}",
-    ],
-)
-def test_what_cannot_be_parsed_is_left_untouched_and_called_malformed(text):
-    assert find_placeholders(text) == []
-    assert render(text, {"name": "Jane"}) == text
-    assert malformed_placeholder(text)
+    ]:
+        assert find_placeholders(text) == []
+        assert render(text, {"name": "Jane"}) == text
+        assert malformed_placeholder(text)
 
 
-@pytest.mark.parametrize("text", ["{{ name }}", "Hi {{name}}, {{", "{{ a | 'b' }} {{name }}"])
-def test_a_missing_fallback_is_shown_where_it_belongs(text):
-    assert malformed_placeholder(text) == "a placeholder needs a fallback, such as {{ name | 'there' }}"
+def test_a_missing_fallback_is_shown_where_it_belongs():
+    for text in ["{{ name }}", "Hi {{name}}, {{", "{{ a | 'b' }} {{name }}"]:
+        assert malformed_placeholder(text) == "a placeholder needs a fallback, such as {{ name | 'there' }}"
 
 
-@pytest.mark.parametrize("text", ["", "{ 1 } or {a, b}", "{ {{ a | 'b' }} }", "{{{ a | 'b' }}}"])
-def test_a_text_without_leftover_braces_is_well_formed(text):
-    assert not malformed_placeholder(text)
-    assert render(text, {}) == text.replace("{{ a | 'b' }}", "b")
+def test_a_text_without_leftover_braces_is_well_formed():
+    for text in ["", "{ 1 } or {a, b}", "{ {{ a | 'b' }} }", "{{{ a | 'b' }}}"]:
+        assert not malformed_placeholder(text)
+        assert render(text, {}) == text.replace("{{ a | 'b' }}", "b")
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
+def test_a_value_is_filled_in_and_a_missing_value_becomes_the_fallback():
+    for fields, text in [
         ({}, "Hi there"),
         ({"name": None}, "Hi there"),
         ({"name": 0}, "Hi 0"),
@@ -97,10 +93,8 @@ def test_a_text_without_leftover_braces_is_well_formed(text):
         ({"name": math.nan}, "Hi there"),
         ({"name": "{{ x | 'y' }}"}, "Hi {{ x | 'y' }}"),
         ({"name": r"\1\g<0>"}, r"Hi \1\g<0>"),
-    ],
-)
-def test_a_value_is_filled_in_and_a_missing_value_becomes_the_fallback(fields, text):
-    assert render("Hi {{ name | 'there' }}", fields) == text
+    ]:
+        assert render("Hi {{ name | 'there' }}", fields) == text
 
 
 @pytest.mark.parametrize("value", [["12A"], {"row": 12}, b"12A"])

@@ -73,19 +73,14 @@ def test_a_status_in_retry_on_must_mean_rejected_and_the_default_fits_all_status
 # -- delays -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("number", "attempt", "shortest", "longest"),
-    [
+def test_the_longest_wait_doubles_up_to_the_cap_with_full_jitter_on_top_of_a_retry_after():
+    for number, attempt, shortest, longest in [
         (1, BROKEN, 0.0, 0.1),
         (7, BROKEN, 0.0, 5.0),
         (2000, BROKEN, 0.0, 5.0),
         (3, THROTTLED, 0.0, 4.0),
         (1, Attempt(outcome=REJECTED, status=408, retryable=True), 0.0, 0.1),
         (1, Attempt(outcome=REJECTED, status=503, retryable=True, retry_after=7.0), 7.0, 7.1),
-    ],
-)
-def test_the_longest_wait_doubles_up_to_the_cap_with_full_jitter_on_top_of_a_retry_after(
-    number, attempt, shortest, longest
-):
-    waits = [RetryPolicy().backoff(number, attempt, draw) for draw in (0.0, 0.5, 1.0)]
-    assert waits == pytest.approx([shortest, (shortest + longest) / 2, longest])
+    ]:
+        waits = [RetryPolicy().backoff(number, attempt, draw) for draw in (0.0, 0.5, 1.0)]
+        assert waits == pytest.approx([shortest, (shortest + longest) / 2, longest])

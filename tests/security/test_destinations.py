@@ -3,7 +3,6 @@
 import asyncio
 import ssl
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 
 import aiohttp
 import pytest
@@ -85,13 +84,13 @@ async def test_no_redirect_is_followed_and_the_error_names_the_host_alone(status
 # --- proxies and the environment ---
 
 
-@dataclass
 class Proxy:
     """A proxy that records what it can read, and tunnels to the requested host."""
 
-    refuse: bytes = b""
-    heads: list[bytes] = field(default_factory=list)
-    port: int = 0
+    def __init__(self, refuse):
+        self.refuse = refuse
+        self.heads = []
+        self.port = 0
 
     @property
     def url(self):

@@ -12,7 +12,7 @@ from typing import Literal
 from multidict import CIMultiDict
 
 from pushsdk import AsyncPushClient
-from pushsdk._core.outcome import Evidence, Failure
+from pushsdk._core.outcome import Failure
 from pushsdk.testing import FakeRequest as UsersRequest
 from pushsdk.testing import FakeService as UsersService
 
@@ -23,12 +23,7 @@ OTHER = {"title": {"en": "Other"}}
 
 
 class Request(UsersRequest):
-    """A request with its evidence, to be met by hand."""
-
-    # Set by the service.
-    evidence: Evidence
-    service: "FakeService"
-    returns_body: bool
+    """A request to be met by hand. The service sets its ``evidence``, ``service`` and ``returns_body``."""
 
     def write(self, *, whole=True):
         self.evidence.started_writing = True

@@ -90,7 +90,7 @@ def verdict(users, *, doubt=math.inf):
     ``users`` are the reported outcome, the true number of pushes and the reported resends of each user. Returns the
     number of users of each outcome.
     """
-    totals = Counter[str]()
+    totals = Counter()
     for finding, count in Counter(users).items():
         outcome, pushed, resends = finding
         assert pushed <= 1 + resends, ("doubled, and not marked", finding)

@@ -63,8 +63,8 @@ class Ended(NamedTuple):
 async def send_at_random(client, rate, seconds, *, on_time=lambda _: None):
     """Send distinct messages at this mean rate, and return how each ended. ``on_time`` is called before each."""
     loop = asyncio.get_running_loop()
-    ended = list[Ended]()
-    sends = list[asyncio.Task[None]]()
+    ended = []
+    sends = []
     began = loop.time()
 
     async def send(number, start):

@@ -1,7 +1,6 @@
 """A case of the fault matrix: a fault, and the expected result of the client."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from pushsdk import (
     AuthenticationError,
@@ -16,31 +15,30 @@ from pushsdk import (
 )
 from support.wire_answers import response
 from support.wire_faults import Step, answering
-from support.wire_network import Place, Spoil
 
 
 @dataclass(frozen=True)
 class Looks:
     """The name lookup goes wrong."""
 
-    how: Literal["fail", "hang"]
+    #: "fail" or "hang".
+    how: str
 
 
 @dataclass(frozen=True)
 class Connects:
     """The connect ends up somewhere else."""
 
-    place: Place
+    #: Makes the destination that is reached, as an async context manager.
+    place: object
 
 
 @dataclass(frozen=True)
 class Pooled:
     """The pooled connection is spoiled at the moment it is taken for the request."""
 
-    spoil: Spoil
-
-
-Fault = Looks | Connects | Pooled | Step
+    #: Does something to the connection from the server's end; the client's loop must not get to see it.
+    spoil: object
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,8 @@ class Case:
     """
 
     name: str
-    fault: Fault
+    #: Looks, Connects, Pooled or Step.
+    fault: object
     outcome: Outcome
     error: type[PushError] | None
     status: int | None = None

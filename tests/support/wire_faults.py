@@ -9,7 +9,7 @@ import asyncio
 import random
 from dataclasses import dataclass
 
-from support.wire_server import Act, Moment, Wire, no_content
+from support.wire_server import Wire, no_content
 
 # --- reading ---
 
@@ -92,8 +92,9 @@ hold = Wire.hold
 class Step:
     """One thing a server does, and the moment at which it does it."""
 
-    run: Act
-    moment: Moment = "request"
+    run: object
+    #: "accept" or "request".
+    moment: str = "request"
 
 
 def _chain(acts):

@@ -4,7 +4,7 @@ These checks are the README's promise, in code.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pushsdk import CampaignRequest, MobilePush, Outcome, PushError, Receipt
 from support.kill_judge import verdict
@@ -59,11 +59,11 @@ async def ask(client, user, *, campaign=False, big=False, timeout=None):
     return ending
 
 
-@dataclass
 class Ledger:
     """The outcome of each user, as reported by the client."""
 
-    endings: dict[str, Ending] = field(default_factory=dict)
+    def __init__(self):
+        self.endings = {}
 
     async def ask(self, client, user, **way):
         """``ask``, and enter the ending."""

@@ -7,9 +7,7 @@ and an injected one alike; the sockets are real.
 import asyncio
 import itertools
 import socket
-from collections.abc import Awaitable, Callable
 from contextlib import (
-    AbstractAsyncContextManager,
     ExitStack,
     asynccontextmanager,
     contextmanager,
@@ -23,11 +21,9 @@ import aiohttp
 from pushsdk._io.batch_sender import BatchSender
 from pushsdk._io.fast_post import FastPost
 from support.wire_faults import Step, always, first_byte, hold, reached, when
-from support.wire_server import Wire, WireServer
+from support.wire_server import WireServer
 
-Address = tuple[str, int]
-Place = Callable[[], AbstractAsyncContextManager[Address]]
-"""Destinations that a connect may reach instead of the server."""
+# -- destinations that a connect may reach instead of the server ------------------------------------------------------
 
 
 @asynccontextmanager
@@ -145,8 +141,7 @@ async def no_handshake(server):
             yield stuck
 
 
-Spoil = Callable[[Wire], Awaitable[object]]
-"""Does something to an idle connection from the server's end; the client's loop must not get to see it."""
+# -- what becomes of an idle connection, from the server's end --------------------------------------------------------
 
 
 async def closed(wire):
@@ -197,7 +192,7 @@ def spoiled(server, spoil, bad=always):
     which the client could notice. Yields the list of the connections that were spoiled.
     """
     numbers = itertools.count()
-    done = list[Wire]()
+    done = []
 
     async def spoil_if_selected(connection):
         wire = server.wire_of(connection.transport.get_extra_info("sockname"))

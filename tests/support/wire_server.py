@@ -8,16 +8,10 @@ import asyncio
 import itertools
 import json
 import socket
-import ssl
 import struct
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
-
-Moment = Literal["accept", "request"]
-"""When a script is asked: for each accepted connection, and at the first byte of each request."""
 
 CHUNK = 65536
 
@@ -134,33 +128,31 @@ class Wire:
             pass
 
 
-Act = Callable[[Wire], Awaitable[object]]
-Script = Callable[[Moment, int], Act | None]
-"""What to do at the n-th accept and n-th request begun, over all connections, from 0; None is to behave."""
-
-
-@dataclass
 class WireServer:
-    """``async with WireServer(script, tls=context) as server``: listens on loopback, and keeps the books."""
+    """``async with WireServer(script, tls=context) as server``: listens on loopback, and keeps the books.
 
-    script: Script | None = None
-    tls: ssl.SSLContext | None = None
-    host: str = "127.0.0.1"
-    #: Bytes of the kernel's receive buffer of each connection, if not its default.
-    receive_buffer: int | None = None
+    ``script`` is called with "accept" for each connection, and with "request" at the first byte of each request, and
+    their number, over all connections, from 0. It returns what to do with the ``Wire``, or None to behave.
+    ``receive_buffer`` is the kernel's for each connection, in bytes.
+    """
 
-    #: Connections accepted.
-    connections: int = 0
-    #: Requests of which at least a byte arrived.
-    begun: int = 0
-    #: Complete requests.
-    requests: list[ReceivedRequest] = field(default_factory=list)
-    #: How often each user (or campaign name) was pushed.
-    processed: Counter[str] = field(default_factory=Counter)
-    #: The value of Api-Key in each head that arrived.
-    api_keys: set[str] = field(default_factory=set)
-    #: Errors of scripts; raised on exit.
-    mistakes: list[Exception] = field(default_factory=list)
+    def __init__(self, script=None, tls=None, host="127.0.0.1", receive_buffer=None):
+        self.script = script
+        self.tls = tls
+        self.host = host
+        self.receive_buffer = receive_buffer
+        #: Connections accepted.
+        self.connections = 0
+        #: Requests of which at least a byte arrived.
+        self.begun = 0
+        #: Complete requests.
+        self.requests = []
+        #: How often each user (or campaign name) was pushed.
+        self.processed = Counter()
+        #: The value of Api-Key in each head that arrived.
+        self.api_keys = set()
+        #: Errors of scripts; raised on exit.
+        self.mistakes = []
 
     async def __aenter__(self):
         self._wires = {}
