@@ -163,7 +163,7 @@ LEAVING = """
     from pushsdk import AsyncPushClient
 
     async def main():
-        client = AsyncPushClient(sys.argv[1], "key", timeout=60.0)
+        client = AsyncPushClient(sys.argv[1], "key", keepalive=60.0)
         await client.send("ann", {"body": {"en": "Hello"}, "iosEnabled": True})
         if not (pid := os.fork()):
             sys.exit(0)
