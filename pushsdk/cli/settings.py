@@ -56,7 +56,7 @@ KEYS = ("api_key", "api_key_file", "api_key_command")
 OTHERS = ("config", "profile", "claims", "log")
 """The other variables for commands. The first two are options too."""
 EMULATOR = "emulator"
-"""The profile of the emulator that runs."""
+"""The profile of the only running emulator; each has a profile with its port, for example emulator-8080, too."""
 _VARIABLES = (*SETTINGS, *KEYS, *OTHERS, "show_answers")
 LayerName = Literal["option", "profile", "variable", "file", "default"]
 """The kind of source for a value. A default has no source."""
@@ -124,23 +124,34 @@ def find(options: Mapping[str, object]) -> dict[str, SettingValue]:
     others = {name: setting for name, setting in {**variables, **given}.items() if name in OTHERS}
     if "config" not in others and (default := _default_file()) and default.exists():
         others["config"] = SettingValue(str(default), "", "default")
-    tables = {**_read_settings(running_emulator()), **_read_settings(others.get("config"))}
+    tables = _read_settings(others.get("config"))
     layers = (given, _profile(tables, others), variables, tables.get(None, {}))
     return {**_merged(layers), **others}
 
 
 def _profile(tables: Tables, others: Layer) -> Layer:
-    """Return the settings in the chosen profile, if any. Raises ConfigurationError if there is none of its name."""
+    """Return the settings in the chosen profile, if any. Raises ConfigurationError unless one has its name."""
     profile = others.get("profile")
     if profile is None:
         return {}
     if profile.value in tables:
         return tables[profile.value]
-    if profile.value == EMULATOR:
-        raise ConfigurationError("no emulator runs, so its profile does not exist: start it with pushsdk emulator")
+    if re.fullmatch(rf"{EMULATOR}(-\d+)?", str(profile.value)):
+        return _emulator_profile(profile.value)
     known = ", ".join(sorted(filter(None, tables))) or "none: add a table [profiles.NAME]"
     why = f"{others['config'].value} has {known}" if "config" in others else no_file()
     raise ConfigurationError(f"no profile has the name {profile.value!r}; {why}")
+
+
+def _emulator_profile(profile: str) -> Layer:
+    """Return the settings for a running emulator. Raises ConfigurationError unless exactly one has the profile."""
+    running = running_emulators()
+    names = [name for name in running if profile in (name, EMULATOR)]
+    # A file that has just been created is empty.
+    if len(names) == 1 and (layer := _read_settings(running[names[0]]).get(names[0])):
+        return layer
+    fix = f"pass --profile {' or '.join(running)}, or set PUSHSDK_PROFILE" if running else "start pushsdk emulator"
+    raise ConfigurationError(f"{len(names)} running emulators have the profile {profile}: {fix}")
 
 
 def _variables() -> dict[str, SettingValue]:
@@ -219,13 +230,11 @@ def emulator_file(port: int | None) -> Path | None:
     return file and file.with_name(f"{EMULATOR}-{port}.toml")
 
 
-def running_emulator() -> SettingValue | None:
-    """Return the longest-running emulator's file. A file that a killed emulator left behind is not locked."""
-    if default := _default_file():
-        with suppress(OSError, ValueError):  # none, or it has just ended
-            files = filter(is_locked, default.parent.glob(f"{EMULATOR}-*.toml"))
-            return SettingValue(str(min(files, key=os.path.getmtime)), "", "default")
-    return None
+def running_emulators() -> dict[str, SettingValue]:
+    """Return the running emulators' files by profile. A file that a killed emulator left behind is not locked."""
+    default = _default_file()
+    files = sorted(filter(is_locked, default.parent.glob(f"{EMULATOR}-*.toml"))) if default else []
+    return {file.stem: SettingValue(str(file), "", "default") for file in files}
 
 
 def _read_settings(config: SettingValue | None) -> Tables:

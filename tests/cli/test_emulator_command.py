@@ -314,16 +314,16 @@ def start():
     """A function that starts an emulator in a process, and returns it with the lines that it prints first."""
     with ExitStack() as stack:
 
-        def run(words="--quiet"):
-            process = stack.enter_context(started("emulator --port 0", *split(words)))
+        def run():
+            process = stack.enter_context(started("emulator --port 0 --quiet"))
             stack.callback(process.kill)
-            return process, [process.stdout.readline() for _ in range(5 if words else 4)]
+            return process, [process.stdout.readline() for _ in range(5)]
 
         yield run
 
 
 def test_a_signal_stops_an_emulator_that_answers_slow_requests(start):
-    process, lines = start("")
+    process, lines = start()
     address = lines[1].split("/")[2]
     with ExitStack() as stack:
         for path in ("events", "wait?timeout=600"):
@@ -341,26 +341,30 @@ async def test_without_a_home_there_is_no_profile(capsys, monkeypatch):
     assert "--profile" not in capsys.readouterr().out
 
 
-def test_the_profile_is_that_of_the_emulator_that_has_run_longest(command, start):
-    def url():
-        return json.loads(command("config --profile emulator --json").out)["base_url"]["value"]
+def test_each_emulator_has_a_profile_and_the_only_one_that_runs_a_short_name_for_it(command, start):
+    def config(profile):
+        return command("config --profile", profile)
 
-    emulators = [start(), start(""), start("")]
-    assert ["--profile" in "".join(lines) for _, lines in emulators] == [True, False, False]
-    emulators[1][0].kill()
-    for process, lines in (emulators[0], emulators[2]):
-        assert url() == lines[0].split()[3]
-        assert command("send ann --title Hello --profile emulator").out == "accepted: 1 user\n"
-        process.terminate()
-        process.wait(60)
-    assert "no emulator runs" in command("send ann --title Hello --profile emulator").err
+    assert "0 running emulators have the profile emulator: start pushsdk emulator" in config("emulator").err
+    (first, _), (second, ended), (_, last) = emulators = [start() for _ in range(3)]
+    killed, *both = [lines[2].split()[-1] for _, lines in emulators]
+    first.kill()
+    first.wait(60)
+    for profile, number in (("emulator", 2), (killed, 0)):
+        told = f"{number} running emulators have the profile {profile}: pass --profile {' or '.join(sorted(both))}, or"
+        assert told in config(profile).err
+    assert ended[0].split()[3] in config(both[0]).out
+    second.terminate()
+    second.wait(60)
+    for profile in ("emulator", both[1]):
+        assert last[0].split()[3] in config(profile).out
 
 
 def test_the_emulator_runs_as_a_process(start):
     process, (emulator, page, terminal, *lines) = start()
     assert emulator.startswith("# Emulator at http://127.0.0.1:")
     assert page.startswith("# Inbox page at http://127.0.0.1:")
-    assert terminal.endswith(" --profile emulator\n")
+    assert terminal.endswith(f" --profile emulator-{page.split(':')[2][:-2]}\n")
     address, key = [line.removeprefix("export ").strip().partition("=")[2] for line in lines]
     assert push(address, key, "ann", "bob") == 204
     process.send_signal(signal.SIGINT)

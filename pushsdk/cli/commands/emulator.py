@@ -9,7 +9,7 @@ import socket
 import sys
 import webbrowser
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +25,7 @@ from pushsdk.cli.exit import CommandError, Exit, usage_error
 from pushsdk.cli.files import decoded
 from pushsdk.cli.interrupt import not_ignored, signal_handlers
 from pushsdk.cli.options import Flag
-from pushsdk.cli.settings import EMULATOR, emulator_file, running_emulator
+from pushsdk.cli.settings import emulator_file
 from pushsdk.cli.terminal import say, warn
 from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError
 from pushsdk.emulator.campaigns.segment import segment_available
@@ -150,11 +150,11 @@ async def emulator(
     service = build_emulator(options, port=port, host=host, hosts=allow_host, token=token, log=log)
     async with _running(service):
         stop = asyncio.Event()
-        with signal_handlers(not_ignored(_STOPPING), lambda _: stop.set()), kept_profile(service) as has_profile:
+        with signal_handlers(not_ignored(_STOPPING), lambda _: stop.set()), kept_profile(service) as profile:
             _say(f"# Emulator at {service.base_url} (Ctrl-C stops it)")
             _say(f"# Inbox page at {service.url}/{'' if token is None else ' (add #token= and the token)'}")
-            if has_profile:
-                _say(f"# In another terminal: pushsdk send ann --title Hello --profile {EMULATOR}")
+            if profile:
+                _say(f"# In another terminal: pushsdk send ann --title Hello --profile {profile}")
             _say(f"export PUSHSDK_BASE_URL={service.base_url}")
             _say(f"export PUSHSDK_API_KEY={service.api_key}")
             if open_page:
@@ -204,19 +204,17 @@ async def _running(service: Emulator) -> AsyncIterator[Emulator]:
 
 
 @contextmanager
-def kept_profile(service: Emulator) -> Iterator[bool]:
-    """Keep a profile for commands while the service runs. Yields False if they take another emulator's, or none."""
-    release, earlier, file = None, running_emulator(), emulator_file(urlsplit(service.url).port)
-    with suppress(OSError):
-        if file is not None:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            release = lock(file)
-            file.write_text(f"[profiles.{EMULATOR}]\nbase_url = '{service.base_url}'\napi_key = '{service.api_key}'\n")
-    try:
-        yield release is not None and earlier is None
-    finally:
-        if release is not None:
-            release()
+def kept_profile(service: Emulator) -> Iterator[str | None]:
+    """Keep a profile for commands while the service runs, and yield its name; None if it can't be kept."""
+    name, file = None, emulator_file(urlsplit(service.url).port)
+    with ExitStack() as stack:
+        with suppress(OSError):
+            if file is not None:
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                stack.callback(lock(file))
+                name = file.stem
+                file.write_text(f"[profiles.{name}]\nbase_url = '{service.base_url}'\napi_key = '{service.api_key}'\n")
+        yield name
 
 
 async def _run_command(command: Sequence[str], variables: Mapping[str, str]) -> int:

@@ -16,7 +16,7 @@ from pushsdk._core.address import is_loopback
 from pushsdk._core.words import count
 from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.options import JsonLines
-from pushsdk.cli.settings import EMULATOR, find, resolve, running_emulator
+from pushsdk.cli.settings import EMULATOR, find, resolve, running_emulators
 from pushsdk.cli.terminal import print_json, say
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.control.views import RequestPage
@@ -60,7 +60,7 @@ def _settings() -> Mapping[str, Any]:
     is_here = False
     with suppress(ValueError):  # resolve refuses a URL that can't be split
         is_here = named is not None and is_loopback(urlsplit(str(named.value)).hostname or "")
-    return resolve({"profile": EMULATOR} if running_emulator() and not is_here else {})
+    return resolve({"profile": EMULATOR} if running_emulators() and not is_here else {})
 
 
 @contextmanager
