@@ -180,7 +180,8 @@ def print_advice(resource: Mapping[str, Any], *, force: bool) -> None:
     warnings.filterwarnings("ignore", r"\$", MessageWarning)  # those with a path are printed above
     if force:
         return
-    warnings.filterwarnings("error", "a user id|.* for the placeholder, did you mean", MessageWarning)
+    refused = "a user id|.* for the placeholder, did you mean|the message has placeholders"
+    warnings.filterwarnings("error", refused, MessageWarning)
     if any(problem.code in _REFUSED for problem in problems):
         raise usage_error("nothing was sent: fix the message, or pass --force")
 

@@ -22,7 +22,6 @@ from cyclopts.validators import Number
 
 import pushsdk
 from pushsdk._audience.audience import EXCLUDING, Audience
-from pushsdk._core import wire
 from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Failure
@@ -255,11 +254,12 @@ def _counted(
 ) -> _Counts:
     """Plan a run without a file. Warn about damaged ids, which is an error without --force."""
     batching = pushsdk.Batching()
+    content, custom_fields = broadcast_content(() if into else audience, message, fields)
     header = Header(
         kind="each" if into else "broadcast",
         base_url="",
-        message=wire.encode_message(message),
-        custom_fields=wire.encode_custom_fields(fields),
+        message=content,
+        custom_fields=custom_fields,
         source=audience.source,
         max_users=batching.max_users,
         max_bytes=batching.max_bytes,
