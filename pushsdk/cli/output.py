@@ -133,9 +133,12 @@ def print_figures(figures: Iterable[Figure]) -> None:
 
 @contextmanager
 def drawing() -> Iterator[Callable[[Iterable[Figure]], None]]:
-    """Yield a function that draws figures on the terminal instead of the last ones; elsewhere it draws nothing."""
-    with Live(console=Console(stderr=True, highlight=False), auto_refresh=False, transient=True) as live:
-        yield lambda figures: live.update(Group(*_lines(figures)), refresh=True)
+    """Yield a function that draws figures on the terminal instead of the last ones, at most four times a second.
+
+    Elsewhere it draws nothing.
+    """
+    with Live(console=Console(stderr=True, highlight=False), transient=True) as live:
+        yield lambda figures: live.update(Group(*_lines(figures)))
 
 
 def _lines(figures: Iterable[Figure]) -> Iterator[Text]:

@@ -146,12 +146,13 @@ def _profile(tables: Tables, others: Layer) -> Layer:
 def _emulator_profile(profile: str) -> Layer:
     """Return the settings for a running emulator. Raises ConfigurationError unless exactly one has the profile."""
     running = running_emulators()
-    names = [name for name in running if profile in (name, EMULATOR)]
+    files = [file for file in running if profile in (file.stem, EMULATOR)]
     # A file that has just been created is empty.
-    if len(names) == 1 and (layer := _read_settings(running[names[0]]).get(names[0])):
+    if len(files) == 1 and (layer := _read_settings(SettingValue(files[0], "", "default")).get(files[0].stem)):
         return layer
-    fix = f"pass --profile {' or '.join(running)}, or set PUSHSDK_PROFILE" if running else "start pushsdk emulator"
-    raise ConfigurationError(f"{len(names)} running emulators have the profile {profile}: {fix}")
+    names = " or ".join(file.stem for file in running)
+    fix = f"pass --profile {names}, or set PUSHSDK_PROFILE" if running else "start pushsdk emulator"
+    raise ConfigurationError(f"{len(files)} running emulators have the profile {profile}: {fix}")
 
 
 def _variables() -> dict[str, SettingValue]:
@@ -230,11 +231,10 @@ def emulator_file(port: int | None) -> Path | None:
     return file and file.with_name(f"{EMULATOR}-{port}.toml")
 
 
-def running_emulators() -> dict[str, SettingValue]:
-    """Return the running emulators' files by profile. A file that a killed emulator left behind is not locked."""
+def running_emulators() -> list[Path]:
+    """Return the running emulators' files, whose stems are the profiles. A killed emulator's file is not locked."""
     default = _default_file()
-    files = sorted(filter(is_locked, default.parent.glob(f"{EMULATOR}-*.toml"))) if default else []
-    return {file.stem: SettingValue(str(file), "", "default") for file in files}
+    return sorted(filter(is_locked, default.parent.glob(f"{EMULATOR}-*.toml"))) if default else []
 
 
 def _read_settings(config: SettingValue | None) -> Tables:

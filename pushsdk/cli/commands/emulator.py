@@ -9,7 +9,7 @@ import socket
 import sys
 import webbrowser
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -190,17 +190,15 @@ async def execute(*command: str, port: int = 0, options: EmulatorOptions = Emula
 @asynccontextmanager
 async def _running(service: Emulator) -> AsyncIterator[Emulator]:
     """Start and stop the emulator. Raises CommandError if it can't start."""
-    try:
-        await service.__aenter__()
-    except StoreError as error:
-        raise usage_error(f"--store: {error}") from None
-    except OSError as error:
-        code = Exit.USAGE if isinstance(error, socket.gaierror) else Exit.CANNOT_RUN
-        raise CommandError(error.strerror or str(error), code) from None
-    try:
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(service)
+        except StoreError as error:
+            raise usage_error(f"--store: {error}") from None
+        except OSError as error:
+            code = Exit.USAGE if isinstance(error, socket.gaierror) else Exit.CANNOT_RUN
+            raise CommandError(error.strerror or str(error), code) from None
         yield service
-    finally:
-        await service.__aexit__(None, None, None)
 
 
 @contextmanager

@@ -193,8 +193,7 @@ def plan(
     """
     message, fields = content.read()
     audience = content.users(source)
-    distinct = not content.no_dedupe
-    totals = _counted(audience, message, fields, distinct=distinct, into=content.into, settings={}).totals
+    totals = _counted(content, audience, message, fields, into=content.into, settings={}).totals
     seconds = {
         f"{speed:,g} {noun}{'s' * (speed != 1)} per second": totals[f"{noun}s"] / speed
         for noun, speed in (("user", rate), ("request", requests_per_second))
@@ -250,29 +249,35 @@ class _Counts:
 
 
 def _counted(
-    audience: Audience, message: Any, fields: Any, *, distinct: bool, into: Any = None, settings: Any
+    content: BroadcastOptions, audience: Audience, message: Any, fields: Any, *, into: Any = None, settings: Any
 ) -> _Counts:
     """Plan a run without a file. Warn about damaged ids, which is an error without --force."""
     batching = pushsdk.Batching()
-    content, custom_fields = broadcast_content(() if into else audience, message, fields)
+    encoded, custom_fields = broadcast_content(() if into else audience, message, fields)
     header = Header(
         kind="each" if into else "broadcast",
         base_url="",
-        message=content,
+        message=encoded,
         custom_fields=custom_fields,
         source=audience.source,
         max_users=batching.max_users,
         max_bytes=batching.max_bytes,
-        dedupe=distinct,
+        dedupe=not content.no_dedupe,
     )
     counts = _Counts(header, settings)
     journal: Any = counts
-    planner = Planner(journal, offload=asyncio.to_thread, report=lambda _: None, stop=None)
-    if into:
-        requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
-        asyncio.run(planner.each(requests))
-    else:
-        asyncio.run(planner.broadcast(audience))
+    with drawing() as draw:
+        planner = Planner(
+            journal,
+            offload=asyncio.to_thread,
+            report=lambda users: draw([("planning", f"{users:,}", "users", "")]),
+            stop=None,
+        )
+        if into:
+            requests = audience.personalize(message, into=into, custom_fields=fields, distinct=header.dedupe)
+            asyncio.run(planner.each(requests))
+        else:
+            asyncio.run(planner.broadcast(audience))
     return counts
 
 
@@ -316,7 +321,7 @@ def broadcast(
     else:
         broadcast_content(audience, message, fields)
     if dry_run:
-        counts = _counted(audience, message, fields, distinct=distinct, into=into, settings=settings)
+        counts = _counted(content, audience, message, fields, into=into, settings=settings)
         _print_dry_run(counts, audience, settings["base_url"], json=options.json)
         return Exit.DONE
     try:
@@ -329,7 +334,7 @@ def broadcast(
             return f"{count(users, 'more user')} of {run}{_in_requests(users, each=bool(into))}"
         if content.query is None and source in ("-", "@-"):
             return "the users on standard input"
-        number = options.limited(_counted(audience, message, fields, distinct=distinct, settings=settings).users)
+        number = options.limited(_counted(content, audience, message, fields, settings=settings).users)
         return f"{count(number)}{_in_requests(number, each=bool(into))}"
 
     async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
