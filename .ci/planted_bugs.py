@@ -265,7 +265,7 @@ DEADLINES = [
                 return self.accept(request) if await waiter else None
             flight.connection = None
         """,
-        "tests/runs/test_run_wire.py",
+        "tests/runs/test_run_wire.py::test_a_lock_of_the_run_file_stops_neither_the_loop_nor_makes_a_request_late",
     ),
     Bug(
         "a send that was not begun is not told of",
@@ -424,7 +424,7 @@ CANCELLATION = [
             self.cancel(call)
             error.add_note(self.pending.note(call))
         """,
-        "tests/io/test_cancellation.py",
+        "tests/io/test_cancellation.py::test_a_call_that_a_timeout_of_asyncio_cancels_has_a_note",
     ),
     Bug(
         "a cancelled send goes on",
@@ -711,7 +711,7 @@ RUNS = [
                     return group
             return original(self, event)
         """,
-        "tests/runs/test_group_commit.py",
+        "tests/runs/test_group_commit.py::test_an_answer_is_recorded_after_its_claim",
     ),
     Bug(
         "users are pushed to although their claim could not be written",

@@ -46,15 +46,16 @@ async def cancel(task):
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0.0, "pushsdk: the outcome of the cancelled call to 1 user is NOT_SENT"),
+        (0.0, "pushsdk: the outcome of the cancelled call to 40 users is NOT_SENT"),
         (0.3, "is UNKNOWN: another send may push twice"),
     ],
 )
 async def test_a_call_that_a_timeout_of_asyncio_cancels_has_a_note(seconds, text):
-    async with client_of(FakeService(then=answer(after=5.0))) as client:
+    async with client_of(FakeService(answer(413), then=answer(after=5.0))) as client:
         with pytest.raises(TimeoutError) as caught:
             async with asyncio.timeout(seconds):
-                await client.send("ann", MESSAGE)
+                await client.send(MANY, MESSAGE)
+        assert idle(client)
         (note,) = caught.value.__cause__.__notes__
         assert text in note
 

@@ -57,6 +57,16 @@ class Log(RunFileLog):
         return users == 1
 
 
+@virtual
+async def test_an_answer_is_recorded_after_its_claim():
+    log = Log(tape := Tape())
+    log.write(0)
+    log.settle(UserRange(0, 0, 2), UserStatus(UserState.CLAIMED))
+    log.write(1)
+    await log.flush()
+    assert tape.committed == [0, 0, 1]
+
+
 @pytest.mark.parametrize("offload", [None, at_once, no_thread])
 @virtual
 async def test_after_a_failed_commit_nothing_more_is_committed(offload):
