@@ -123,9 +123,10 @@ def _unexpected_argument(error: "UnusedCliTokensError") -> str:
 
 
 def _missing_argument(error: "MissingArgumentError") -> str:
-    argument = error.argument
-    if argument is None or argument.tokens or error.keyword:  # given without a value
-        return str(error)
+    argument: Any = error.argument
+    if argument.tokens or error.keyword:  # given without a value
+        choices = argument.get_choices()
+        return f"{error} Choose from: {', '.join(choices)}." if choices else str(error)
     return f"{' '.join(error.command_chain or ())}: {argument.name} is required"
 
 

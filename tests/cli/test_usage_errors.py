@@ -105,6 +105,7 @@ WRONG = [
         "broadcast ids.txt --title x --run typo --processes 2",
         "typo is one run file, for one process: leave out --processes; another --run pushes to all again",
     ),
+    ("plan ids.txt --title x --personalize", "requires an argument. Choose from: custom-fields, text, both."),
     ("resume a.run ids.txt", "resume: unexpected argument 'ids.txt'"),
     *[
         (
@@ -113,7 +114,6 @@ WRONG = [
         )
         for words in (
             "broadcast named.csv --run a.run --personalize text",
-            "plan named.csv --personalize both",
             'send ann --custom-fields \'{"first_name": "Ann"}\'',
         )
     ],

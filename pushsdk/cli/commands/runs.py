@@ -22,6 +22,7 @@ from cyclopts.validators import Number
 
 import pushsdk
 from pushsdk._audience.audience import EXCLUDING, Audience
+from pushsdk._core import wire
 from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Failure
@@ -89,11 +90,6 @@ class BroadcastOptions(MessageOptions):
     personalize: Literal["custom-fields", "text", "both"] | None = None
     """Use each row's other columns as custom fields, in the text's placeholders, or both."""
 
-    @property
-    def into(self) -> Any:
-        """``personalize``, as the library takes it."""
-        return self.personalize and self.personalize.replace("-", "_")
-
     def users(self, source: str | None) -> Audience:
         """Return the users from a file, standard input or a query. Raises a usage error or a ValidationError."""
         if (source is None) is (self.query is None):
@@ -104,6 +100,14 @@ class BroadcastOptions(MessageOptions):
             audience = open_users(str(source), self.primary_key)
         excluded = [name if has_users(name) else pushsdk.read_report(name).pushed() for name in self.exclude]
         return audience.exclude(*excluded, primary_key=self.primary_key)
+
+    def requests(self, users: Audience, message: Any, fields: Any) -> pushsdk.Personalized | None:
+        """Return a request for each user if ``personalize`` is set. Warn about placeholders that nothing fills."""
+        if self.personalize is None:
+            broadcast_content(users, message, fields)
+            return None
+        into: Any = self.personalize.replace("-", "_")
+        return users.personalize(message, into=into, custom_fields=fields, distinct=not self.no_dedupe)
 
 
 @Parameter(name="*", group=Group("Run", sort_key=5))
@@ -193,7 +197,8 @@ def plan(
     """
     message, fields = content.read()
     audience = content.users(source)
-    totals = _counted(content, audience, message, fields, into=content.into, settings={}).totals
+    requests = content.requests(audience, message, fields)
+    totals = _counted(content, audience, message, fields, requests=requests, settings={}).totals
     seconds = {
         f"{speed:,g} {noun}{'s' * (speed != 1)} per second": totals[f"{noun}s"] / speed
         for noun, speed in (("user", rate), ("request", requests_per_second))
@@ -249,13 +254,13 @@ class _Counts:
 
 
 def _counted(
-    content: BroadcastOptions, audience: Audience, message: Any, fields: Any, *, into: Any = None, settings: Any
+    content: BroadcastOptions, audience: Audience, message: Any, fields: Any, *, requests: Any = None, settings: Any
 ) -> _Counts:
     """Plan a run without a file. Warn about damaged ids, which is an error without --force."""
     batching = pushsdk.Batching()
-    encoded, custom_fields = broadcast_content(() if into else audience, message, fields)
+    encoded, custom_fields = wire.encode_content(message, fields, warn=False)
     header = Header(
-        kind="each" if into else "broadcast",
+        kind="each" if requests else "broadcast",
         base_url="",
         message=encoded,
         custom_fields=custom_fields,
@@ -273,11 +278,7 @@ def _counted(
             report=lambda users: draw([("planning", f"{users:,}", "users", "")]),
             stop=None,
         )
-        if into:
-            requests = audience.personalize(message, into=into, custom_fields=fields, distinct=header.dedupe)
-            asyncio.run(planner.each(requests))
-        else:
-            asyncio.run(planner.broadcast(audience))
+        asyncio.run(planner.each(requests) if requests else planner.broadcast(audience))
     return counts
 
 
@@ -314,14 +315,10 @@ def broadcast(
     filled_in(run_path(run))  # before the question, and before a folder is made
     settings = service.settings(dry_run=dry_run)
     message, fields = content.read()
-    audience, distinct, into = content.users(source), not content.no_dedupe, content.into
-    # Warnings come before the question.
-    if into:
-        audience.personalize(message, into=into, custom_fields=fields)
-    else:
-        broadcast_content(audience, message, fields)
+    audience = content.users(source)
+    requests = content.requests(audience, message, fields)
     if dry_run:
-        counts = _counted(content, audience, message, fields, into=into, settings=settings)
+        counts = _counted(content, audience, message, fields, requests=requests, settings=settings)
         _print_dry_run(counts, audience, settings["base_url"], json=options.json)
         return Exit.DONE
     try:
@@ -331,18 +328,18 @@ def broadcast(
 
     def target() -> str:
         if users is not None:
-            return f"{count(users, 'more user')} of {run}{_in_requests(users, each=bool(into))}"
+            return f"{count(users, 'more user')} of {run}{_in_requests(users, each=bool(requests))}"
         if content.query is None and source in ("-", "@-"):
             return "the users on standard input"
         number = options.limited(_counted(content, audience, message, fields, settings=settings).users)
-        return f"{count(number)}{_in_requests(number, each=bool(into))}"
+        return f"{count(number)}{_in_requests(number, each=bool(requests))}"
 
     async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
         run_options["run"] = run / PLAN if "parts" in run_options else run
-        if not into:
-            return await client.broadcast(audience, message, custom_fields=fields, dedupe=distinct, **run_options)
-        requests = audience.personalize(message, into=into, custom_fields=fields, distinct=distinct)
-        return await client.send_each(requests, **run_options)
+        if requests:
+            return await client.send_each(requests, **run_options)
+        run_options["dedupe"] = not content.no_dedupe
+        return await client.broadcast(audience, message, custom_fields=fields, **run_options)
 
     title, given = title_of(message), service.given()
     return _send_run(start, run, options, settings, given, users, lambda: f"Push{quoted(title)} to {target()}")
