@@ -41,7 +41,7 @@ JSON = [block for document in DOCUMENTS for block in document.blocks if block.la
 CONSOLES = [document for document in DOCUMENTS if any(block.language == "console" for block in document.blocks)]
 PAGES = [document for document in DOCUMENTS if document is not README]
 SENDS = re.compile(r"\b(send|send_each|broadcast|create_campaign)\(")
-MESSAGE = {"title": {"en": "Hello {{ first_name | 'there' }}"}, "body": {"en": "It ships today"}, "iosEnabled": True}
+MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "It ships today"}, "iosEnabled": True}
 
 
 @pytest.fixture
