@@ -502,6 +502,15 @@ LIMIT = [
         "tests/core/test_concurrency.py",
     ),
     Bug(
+        "a few 429s while little was sent hold back the burst that comes later",
+        "_core.concurrency:_Refusals.guess",
+        """
+            original(self, now, gap)
+            self.lost = 0.0
+        """,
+        "tests/io/test_limit.py",
+    ),
+    Bug(
         "a few strays lower the limit",
         "_core.concurrency:AdaptiveLimit.started",
         "self.in_flight += 1",

@@ -37,28 +37,56 @@ class _Refusals:
 
     #: The longest pause that was asked for since the last cut.
     pause = 0.0
-    #: Requests accepted since the last cut; the same, if all had been sent at the present rate.
+    #: Seconds since the last cut in which other requests waited; how many were accepted in them; the same, if all had
+    #: been sent at the present rate.
+    busy = 0.0
     accepted = 0
     projected = 0.0
     #: Requests accepted since the score was zero: while the service refuses, this is what it takes.
     recently = 0
-    #: True if the service itself refused requests.
+    #: True if the service itself has accepted or refused a request.
     answered = False
+    #: True if other requests wait.
+    waits = False
 
-    def __init__(self, at: float, since: float, *, waited: float = 0.0, score: float = 0.0, lost: float = 0.0) -> None:
+    def __init__(self, at: float, since: float, *, waited: float = 0.0) -> None:
         #: The last cut.
         self.at = at
         #: The first refusal since the score was zero.
         self.since = since
         #: The pause after the last cut.
         self.waited = waited
-        self.score = score
-        #: In an outage: the gap before, to which accepted requests lead back.
-        self.lost = lost
+        self.score = 0.0
+        #: The gap before a cut for which no rate was known: accepted requests lead back to it.
+        self.lost = 0.0
+        # ``busy`` is counted from here on.
+        self._counted = at + waited
+
+    def is_old(self, now: float) -> bool:
+        """Return True if it is long since the last cut, and nothing has waited lately."""
+        return not self.waits and now > self.at + LONGEST
+
+    def count(self, now: float, *, ok: bool, waits: bool) -> None:
+        """Count the end of a request. If no other waits, the accepted ones tell what was sent, not what may be."""
+        self.answered |= ok
+        self.recently += ok
+        if self.waits:
+            self.busy += max(0.0, now - self._counted)
+            self.accepted += ok
+            self.projected += ok
+        self._counted, self.waits = max(self._counted, now), waits
+
+    def guess(self, now: float, gap: float) -> None:
+        """Note a cut from this gap for which too few were accepted to tell a rate. They count for the next cut."""
+        self.lost = self.lost or gap
+        self.at = self.since = now
+        self.score = EVENT / 2
+        self.waited, self.pause = self.pause, 0.0
+        self._counted = now + self.waited
 
     def rate(self, now: float, shortest: float) -> float:
         """Return how many requests per second the service accepts."""
-        run = max(shortest, now - self.at - self.waited)
+        run = max(shortest, self.busy)
         # A pause is asked for at once, so the climb tells; and the last pause may have filled a quota, or not.
         mean = (self.projected if self.pause else self.accepted) / math.sqrt(run * (run + self.waited))
         # The first is too low after a climb, the second if the service counts by the second, or longer.
@@ -102,14 +130,21 @@ class AdaptiveLimit:
         work; such an answer counts only if it was slow. ``starved``: other requests wait for the slot, and for nothing
         else. If none wait, the limit limits nothing, so the latency does not count.
         """
+        refusals = self._refusals
+        if starved and self.gap and refusals.is_old(now):
+            refusals.lost = self._least_gap()
+        refusals.count(now, ok=ok, waits=starved)
         starved = starved and self.in_flight >= self.limit  # else they wait for the gap
         self.in_flight -= 1
-        refusals = self._refusals
         if ok:
             self._accept(now, seconds)
-        window = self._window
         if starved and self.limit < int(self._goal):
             self.limit += 1
+        self._weigh(now, seconds, ok=ok, starved=starved)
+
+    def _weigh(self, now: float, seconds: float | None, *, ok: bool, starved: bool) -> None:
+        """Measure the base or cut the rate if it is time for that, else add the answer to the window."""
+        refusals, window = self._refusals, self._window
         if starved and now >= self._measure_at:
             self._measure(now)
         elif window.skip > 0:
@@ -123,14 +158,12 @@ class AdaptiveLimit:
     def _accept(self, now: float, seconds: float | None) -> None:
         """Count an accepted request. It raises the rate."""
         refusals = self._refusals
-        refusals.accepted += 1
-        refusals.recently += 1
-        refusals.projected += 1.0
         if self._latency == math.inf and seconds is not None:
             self._latency = max(1e-6, seconds)  # a clock may not have moved
         if refusals.lost:
-            self.gap = max(refusals.lost, self.gap / 2)
-            refusals.lost = refusals.lost if refusals.lost < self.gap else 0.0
+            if refusals.waits:
+                self.gap = max(refusals.lost, self.gap / 2)
+                refusals.lost = refusals.lost if refusals.lost < self.gap else 0.0
         elif self.gap:
             calm = CALM * (refusals.waited + self._round() + EVENT * self.gap)
             climb = 1.0 + 2 * STEADY * self.gap * (now - refusals.at) / calm**2
@@ -167,19 +200,18 @@ class AdaptiveLimit:
     def _cut(self, now: float) -> None:
         """Lower the rate to what was accepted, and the limit to the slots that the rate needs."""
         refusals, gap, limit = self._refusals, max(self.gap, self._least_gap()), float(self.limit)
-        if not (refusals.accepted or refusals.answered):  # nothing listens: fewer requests would not help
+        if not refusals.answered:  # nothing listens: fewer requests would not help
             self._refusals = _Refusals(refusals.at, now)
             return
-        if refusals.accepted:
+        if refusals.accepted >= FEWEST:
             share = gap * refusals.rate(now, self._round()) * (1.0 - STEADY / 2)
             self.gap = min(1.0, gap / max(LEAST, min(1.0 - STEADY, share)))
             self._refusals = _Refusals(now, now, waited=refusals.pause)
             needed = self._known() / self.gap
             limit = min(limit, needed * (1.0 + STEADY) + ROOM * math.sqrt(needed))
-        else:  # an outage, or a quota is used up for now: that says nothing about the limit
+        else:  # an outage, a quota is used up for now, or few were sent: that says nothing about the limit
             self.gap = min(1.0, gap / LEAST)
-            lost = refusals.lost or gap
-            self._refusals = _Refusals(now, now, waited=refusals.pause, score=EVENT / 2, lost=lost)
+            refusals.guess(now, gap)
         self._before, self._step = None, STEADY
         self._set(now, limit, skips=True)
 

@@ -27,6 +27,16 @@ async def test_the_limit_rises_while_sends_wait_but_not_above_its_cap_and_is_sho
     assert lines[0].startswith("the limit on requests in flight is 24; ")
 
 
+@virtual
+async def test_429s_while_little_was_sent_do_not_hold_back_a_later_burst():
+    async with client_of(FakeService(*[answer(), answer(429, {"Retry-After": "1"})] * 8, then=answer(after=0.01))) as client:
+        for number in range(8):
+            await client.send("a", titled(number))
+            await asyncio.sleep(1.0)
+        sends = (client.send("a", titled(number), timeout=5.0) for number in range(1000))
+        assert len(await asyncio.gather(*sends)) == 1000
+
+
 async def test_without_a_cap_descriptors_and_the_pool_are_the_bound():
     assert 1 <= most_in_flight(Limits()) <= DESCRIPTORS // 2
     assert most_in_flight(Limits(in_flight=9)) == 9
