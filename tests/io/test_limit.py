@@ -29,7 +29,8 @@ async def test_the_limit_rises_while_sends_wait_but_not_above_its_cap_and_is_sho
 
 @virtual
 async def test_429s_while_little_was_sent_do_not_hold_back_a_later_burst():
-    async with client_of(FakeService(*[answer(), answer(429, {"Retry-After": "1"})] * 8, then=answer(after=0.01))) as client:
+    refused = answer(429, {"Retry-After": "1"})
+    async with client_of(FakeService(*[answer(), refused] * 8, then=answer(after=0.01))) as client:
         for number in range(8):
             await client.send("a", titled(number))
             await asyncio.sleep(1.0)
