@@ -35,7 +35,7 @@ from pushsdk._runs.plan import Header, StopReason
 from pushsdk._runs.planner import Comparison, Planner, PlanningStoppedError
 from pushsdk._runs.progress import planning_reporter
 from pushsdk._runs.report import BroadcastReport, report_of
-from pushsdk._runs.run_file.file import CONTINUE, run_file_error
+from pushsdk._runs.run_file.file import OTHER_MESSAGE, run_file_error
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk._version import __version__
 
@@ -200,9 +200,11 @@ def _check_header(planned: Header, asked: Header, path: Path) -> None:
         why = f"it was planned for another base_url, {printable(planned.base_url)}: resume it with that one"
     elif planned.kind != asked.kind:
         why = f"it is a run of {_KINDS[planned.kind]}, not of {_KINDS[asked.kind]}"
-        fix = CONTINUE
-    elif (planned.message, planned.custom_fields) != (asked.message, asked.custom_fields):
-        why, fix = "it has another message or other custom_fields", CONTINUE
+        fix = OTHER_MESSAGE
+    elif planned.message != asked.message:
+        why, fix = "it has another message", OTHER_MESSAGE
+    elif planned.custom_fields != asked.custom_fields:
+        why, fix = "it has other custom_fields", OTHER_MESSAGE
     elif planned.dedupe != asked.dedupe:
         why = f"it was planned with dedupe={planned.dedupe}: pass the same, or resume it"
     elif planned.parts and not asked.parts:

@@ -175,6 +175,8 @@ class KeyedClaim:
         self._log = log
         self._content = content
         self._pending = pending
+        # The request's: merged calls are in flight until the last of their deadlines.
+        self._deadline = max(unit.deadline for unit in part.units)
         # The units in the current attempt, each with its request. Set by ``claim``.
         self._claims: list[tuple[Call | CallPart, ClaimRequest]] = []
         # The verdict on the attempts so far, final if the next attempt can't be claimed.
@@ -210,7 +212,7 @@ class KeyedClaim:
     def _request(self, unit: Call | CallPart) -> ClaimRequest:
         keyed: KeyedCall = unit.call.claims
         keyed.has_asked, keyed.error = True, None
-        sending_until = time.time() + unit.call.deadline - asyncio.get_running_loop().time()
+        sending_until = time.time() + self._deadline - asyncio.get_running_loop().time()
         return ClaimRequest(keyed.entry, keyed.ranges(unit.users), self._resends, sending_until)
 
     def _claimed_part(self, unit: Call | CallPart, request: ClaimRequest) -> Call | CallPart | None:

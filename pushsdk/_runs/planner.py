@@ -21,7 +21,7 @@ from pushsdk._core.paths import show_path
 from pushsdk._core.words import count, near_word
 from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
-from pushsdk._runs.run_file.file import CONTINUE, run_file_error
+from pushsdk._runs.run_file.file import OTHER_USERS, run_file_error
 from pushsdk._runs.run_file.journal import Journal
 
 T = TypeVar("T")
@@ -63,9 +63,11 @@ class Comparison:
         journal = self._journal
         planned = map(journal.load, range(journal.chunks))
         if self.users != journal.users or self._sum != sum(map(_hashes, planned)):
-            given = f"this call has {count(self.users)}{_OTHERS[self.header.kind] if self.users else _USED_UP}"
-            why = f"it was planned for {count(journal.users)}, and {given}"
-            raise run_file_error(journal.path, why, CONTINUE, kind=RunPlanError)
+            why = f"this call has {count(self.users)}, as planned, but {_OTHERS[self.header.kind]}"
+            if self.users != journal.users:
+                used_up = "" if self.users else " (an iterator can be read only once)"
+                why = f"it was planned for {count(journal.users)}, and this call has {count(self.users)}{used_up}"
+            raise run_file_error(journal.path, why, OTHER_USERS, kind=RunPlanError)
 
 
 def _hashes(chunk: Chunk) -> int:
@@ -74,8 +76,7 @@ def _hashes(chunk: Chunk) -> int:
     return sum([hash(content + user) for user in chunk.user_ids()])
 
 
-_OTHERS = {"broadcast": ", not the same", "each": ": the users or the messages differ"}
-_USED_UP = " (an iterator can be read only once)"
+_OTHERS = {"broadcast": "not the same users", "each": "other users or messages"}
 
 
 class Planner:

@@ -3,6 +3,7 @@
 No module here imports a server client library at import time, so every store can be imported without extras.
 """
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pushsdk._public
@@ -26,9 +27,16 @@ __all__ = ["Claim", "ClaimStore", "MemoryClaims", "ObjectClaims", "PostgresClaim
 __all__ += ["RedisClaims", "SqliteClaims", "count_claimed"]
 
 #: The stores whose location is a URL.
-SERVERS = dict.fromkeys(("redis", "rediss", "unix"), "RedisClaims")
-SERVERS |= dict.fromkeys(("postgres", "postgresql"), "PostgresClaims")
-SERVERS |= dict.fromkeys(("s3", "az"), "ObjectClaims")
+SERVERS = {
+    "redis": "RedisClaims",
+    "rediss": "RedisClaims",
+    "unix": "RedisClaims",
+    "postgres": "PostgresClaims",
+    "postgresql": "PostgresClaims",
+    "s3": "ObjectClaims",
+    "az": "ObjectClaims",
+}
+_LOCATION = re.compile(rf"memory:|sqlite:(?!//|:*(memory)?:*$).+|({'|'.join(SERVERS)})://.*", re.DOTALL)
 
 
 def store_at(location: str | Secret, **options: Any) -> "ClaimStore":
@@ -51,12 +59,12 @@ def store_at(location: str | Secret, **options: Any) -> "ClaimStore":
 
 def _location_error(location: str) -> ConfigurationError | None:
     # Returned, not raised: a traceback may show the locals in this frame.
-    kind, _, path = location.partition(":")
-    if kind == "sqlite" and path.startswith("//"):
-        return ConfigurationError("claims: write sqlite:claims.db, or sqlite:/var/lib/claims.db: a path, not a URL")
-    is_file = kind == "sqlite" and path.strip(":") not in ("", "memory")
-    if is_file or (kind in SERVERS and path.startswith("//")) or location == "memory:":
+    if _LOCATION.fullmatch(location):
         return None
+    if location.startswith("sqlite://"):
+        return ConfigurationError("claims: write sqlite:claims.db, or sqlite:/var/lib/claims.db: a path, not a URL")
+    if location.endswith((".db", ".sqlite")) and ":" not in location:
+        return ConfigurationError(f"claims must be a claim store, or its location: for a file, sqlite:{location}")
     return ConfigurationError(
         "claims must be a claim store, or its location: memory:, sqlite:PATH, redis://HOST, "
         "postgresql://HOST/DATABASE or s3://BUCKET/PREFIX"

@@ -26,6 +26,8 @@ class ClaimedSend(NamedTuple):
     """The number of claimed users."""
     token: str
     record: ClaimRecord
+    until: float
+    """The Unix time until which it may be in flight; 0.0 if its outcome is unknown."""
 
     def settled(self, state: UserState) -> bytes:
         """Return the record once its claimed users have this state."""
@@ -44,7 +46,8 @@ def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
     except (ValueError, RecursionError):
         return None
     users = sum(map(states.count, _UNSETTLED))
-    return ClaimedSend(key, record.claimed_at, users, claim.token, record) if users else None
+    until = record.sending_until if states.count(UserState.CLAIMED) else 0.0
+    return ClaimedSend(key, record.claimed_at, users, claim.token, record, until) if users else None
 
 
 async def claimed(store: ClaimStore, *, older_than: float = 0.0) -> list[ClaimedSend]:
@@ -69,16 +72,16 @@ async def count_claimed(store: ClaimStore, *, older_than: float) -> int:
 async def settle(
     store: ClaimStore, sends: Sequence[ClaimedSend], state: UserState = UserState.PENDING
 ) -> list[ClaimedSend]:
-    """Give these sends' claimed users this state. Return the sends that changed meanwhile, and stay claimed.
+    """Give these sends' claimed users this state. Return the sends without those that changed meanwhile.
 
     When a send is delivered again, PENDING users are pushed to; some may receive the push a second time.
     """
-    changed = []
+    done = []
     for first in range(0, len(sends), PAGE):
         page = sends[first : first + PAGE]
         # Every write changes the token, so the put is refused if the send was settled meanwhile.
         puts = [Put(send.key, Claim(secrets.token_hex(16), send.settled(state)), (send.token,)) for send in page]
         # The store ttl is unknown here; a shorter ttl would forget accepted users too early.
         answers = await store.put(puts, MAX_CLAIM_TTL)
-        changed += [send for send, answer in zip(page, answers, strict=True) if answer is not None]
-    return changed
+        done += [send for send, answer in zip(page, answers, strict=True) if answer is None]
+    return done

@@ -119,7 +119,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
             "Release claimed users: the next delivery pushes to them, or with --accepted succeeds without a push.",
             "idempotency",
             "--claims redis://cache --key order-42",
-            "These users may get the push twice. Release sends of a dead process, never a send that is in flight.",
+            "These users may get the push twice. A send that may be in flight stays claimed, unless --force.",
         ),
         "config": Command(
             "doctor:config",

@@ -182,12 +182,13 @@ def in_force(found: Layer, problems: Mapping[str, str]) -> InForce:
     settings = {}
     for name in (*SETTINGS, *KEYS, *OTHERS):
         setting = found.get(name, SettingValue(DEFAULTS.get(name), "", "default"))
-        value = None if name in problems else _shown(name, setting.value)
+        value = None if name in problems else shown(name, setting.value)
         settings[name] = value, setting.layer, setting.source or None
     return settings
 
 
-def _shown(name: str, value: Any) -> bool | float | str | None:
+def shown(name: str, value: Any) -> bool | float | str | None:
+    """Return a setting's value without its secrets."""
     if value is None:
         return None
     if name in ("api_key", "api_key_command"):  # a command may contain a password

@@ -178,14 +178,9 @@ def test_the_claim_store_is_opened_and_its_settings_are_findings(command, servic
             (f"sqlite:{tmp_path}/open/missing.db", [("fail", "the folder of the claim store can't be used")]),
             (
                 "postgres://s3cret@127.0.0.1:1/x",
-                [("fail", "the claim store failed (ConnectionRefusedError: Connection refused")],
+                [("fail", "***@127.0.0.1:1/x: the claim store failed (ConnectionRefusedError: Connection refused")],
             ),
             (server.url, [("warn", "maxmemory-policy volatile-lru"), ("warn", "set appendonly yes")]),
-            (
-                "redis://:s3cret@127.0.0.1:1",
-                [("fail", "the claim store failed (ConnectionError: Connection refused; is the store up")],
-            ),
-            ("s3cret", [("fail", "claims must be a claim store, or its location")]),
         ):
             monkeypatch.setenv("PUSHSDK_CLAIMS", claims)
             found = [json.loads(line) for line in command("doctor --json").out.splitlines()]

@@ -200,8 +200,8 @@ async def test_an_iterable_that_raises_sends_nothing_and_is_planned_again(tmp_pa
 @pytest.mark.parametrize(
     ("base_url", "message", "fields", "why"),
     [
-        ("https://push.example/api", {"title": {"en": "Other"}}, None, "another message"),
-        ("https://push.example/api", MESSAGE, {"a": 2}, "another message or other custom_fields; to continue"),
+        ("https://push.example/api", {"title": {"en": "Other"}}, None, "it has another message; to send its message"),
+        ("https://push.example/api", MESSAGE, {"a": 2}, "it has other custom_fields; to send"),
         ("https://other.example", MESSAGE, None, "another base_url, https://push.example/api: resume it with that one"),
     ],
 )
@@ -233,7 +233,7 @@ async def test_each_request_has_its_own_message(tmp_path):
     ]
     async with client_of(service) as client:
         report = await client.send_each(requests, run=run)
-        with pytest.raises(RunFileError, match=r"message for all users; to continue .*; another run pushes to all "):
+        with pytest.raises(RunFileError, match=r"message for all users; to send its message .*"):
             await client.broadcast(["a"], MESSAGE, run=run)
     judge(report, service, ["a", "b", "c", "dan"])
     sent = {request.users: request.message["title"]["en"] for request in service.requests}

@@ -1,10 +1,9 @@
 """``pushsdk claims list``, ``show``, ``count``, ``release``: sends with an idempotency key that have claimed users."""
 
 import asyncio
-import itertools
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,12 +16,13 @@ from pushsdk._core import words
 from pushsdk._core.idempotency import NAME_DIGITS, ClaimRecord, digest_of
 from pushsdk._core.user_states import UserState
 from pushsdk._runs.claim_log import store_failure
-from pushsdk.claims import SERVERS, ClaimStore, _operators, store_at
-from pushsdk.claims._operators import ClaimedSend
+from pushsdk.claims import SERVERS, ClaimStore, store_at
+from pushsdk.claims._operators import ClaimedSend, claimed, claimed_in, settle
 from pushsdk.claims.store import PAGE, Claim
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.options import Flag, Json, JsonLines, Yes
 from pushsdk.cli.output import print_figures
+from pushsdk.cli.settings import shown
 from pushsdk.cli.terminal import ask, duration, print_json, say, warn
 
 T = TypeVar("T")
@@ -57,7 +57,13 @@ OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at 
 class StoreOptions:
     """The claim store."""
 
-    claims: Annotated[str, Parameter(env_var="PUSHSDK_CLAIMS", help=f"Set the store: {_LOCATIONS}.")]
+    claims: Annotated[
+        str,
+        Parameter(
+            env_var="PUSHSDK_CLAIMS",
+            help=f"Set the store, here or in PUSHSDK_CLAIMS, for example sqlite:claims.db: {_LOCATIONS}.",
+        ),
+    ]
     prefix: str = "pushsdk:claim:"
     """Set the key prefix in Redis."""
     table: str = "pushsdk_claims"
@@ -73,7 +79,7 @@ class StoreOptions:
         try:
             return store_at(self.claims, **names.get(SERVERS.get(kind, ""), {}))
         except ConfigurationError as error:
-            raise usage_error(f"--claims: {text_of(error)}") from None
+            raise usage_error(text_of(error)) from None
 
 
 def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: JsonLines = False) -> int:
@@ -111,11 +117,11 @@ def count(*, store: StoreOptions, older_than: OlderThan = None, json: Json = Fal
 
 def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = False) -> int:
     if not (names := _names(jobs, key)):
-        raise usage_error("name a job by its hash, or by --key and its idempotency key")
-    found = with_store(store.open, lambda opened: _claims_of(opened, [*names]))
+        raise usage_error("name a job, for example by its idempotency key: pushsdk claims show --key order-42")
+    found = with_store(store.claims, store.open, lambda opened: _claims_of(opened, [*names]))
     for digest, claim in found.items():
         _show(digest, claim, json=json)
-    if not json and any(itertools.starmap(_operators.claimed_in, found.items())):
+    if not json and any(map(claimed_in, found, found.values())):
         warn(_IN_DOUBT)
     return Exit.DONE if _tell_missing(names, found) else Exit.INCOMPLETE
 
@@ -144,21 +150,37 @@ def release(
     store: StoreOptions,
     older_than: OlderThan = None,
     accepted: Annotated[Flag, Parameter(help="Settle the users as accepted: the next delivery skips them.")] = False,
+    force: Annotated[Flag, Parameter(help="Take sends in flight, too: a live process pushes twice.")] = False,
     yes: Yes = False,
 ) -> int:
     names = _names(jobs, key)
-    sends = _chosen(names, older_than, store)
-    users = _users_of(sends)
+    chosen = _chosen(names, older_than, store)
+    sends = _ended(chosen)
+    if force:
+        sends = chosen
     state, verb, risk = _SETTLED if accepted else _RELEASED
     if sends and not yes:
-        chosen = f"{words.count(users)} of {words.count(len(sends), 'send')}"
-        ask(f"{verb} {chosen}? {risk}", declined="nothing was changed")
-    changed = with_store(store.open, lambda opened: _operators.settle(opened, sends, state))
-    if changed:
-        warn(f"{words.count(len(changed), 'send')} changed meanwhile and stayed claimed: list the claims again")
-    users -= _users_of(changed)
-    say(f"{verb.lower()}d {words.count(users)} of {words.count(len(sends) - len(changed), 'send')}")
-    return Exit.INCOMPLETE if changed or len(sends) < len(names) else Exit.DONE
+        ask(
+            f"{verb} {words.count(_users_of(sends))} of {words.count(len(sends), 'send')}? {risk}",
+            declined="nothing was changed",
+        )
+    done = with_store(store.claims, store.open, lambda opened: settle(opened, sends, state))
+    if changed := len(sends) - len(done):
+        warn(f"{words.count(changed, 'send')} changed meanwhile and stayed claimed: list the claims again")
+    say(f"{verb.lower()}d {words.count(_users_of(done))} of {words.count(len(done), 'send')}")
+    return Exit.INCOMPLETE if len(done) < max(len(chosen), len(names)) else Exit.DONE
+
+
+def _ended(sends: list[ClaimedSend]) -> list[ClaimedSend]:
+    """Return the sends that can't be in flight, and name the others: a claim after this look changes the token."""
+    now = time.time()
+    for send in sends:
+        if send.until > now:
+            warn(
+                f"{send.key[:NAME_DIGITS]} may be in flight for {send.until - now + 0.5:.0f} s more: wait, or pass "
+                "--force if its process is dead; if that lives, users may get two pushes"
+            )
+    return [send for send in sends if send.until <= now]
 
 
 def _names(jobs: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
@@ -169,39 +191,41 @@ def _names(jobs: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
                 f"{job}: a job must be the {NAME_DIGITS} to 64 hexadecimal digits of its key's hash, as pushsdk claims "
                 "list prints them; for an idempotency key pass --key"
             )
-    return {**{job: job for job in jobs}, **{digest_of(key): f"--key {key}" for key in keys}}
+    return {job: job for job in jobs} | {digest_of(key): f"--key {key}" for key in keys}
 
 
 def _chosen(names: Mapping[str, str], older_than: timedelta | None, store: StoreOptions) -> list[ClaimedSend]:
     """Return the sends of these names, or the old ones. Raises a usage error."""
     if bool(names) is (older_than is not None):
-        raise usage_error("pass either jobs, --key or --older-than")
+        raise usage_error("pass either jobs, --key or --older-than, for example: pushsdk claims release --key order-42")
     if not names:
         return _claimed(store, older_than)
-    claims = with_store(store.open, lambda opened: _claims_of(opened, [*names]))
+    claims = with_store(store.claims, store.open, lambda opened: _claims_of(opened, [*names]))
     _tell_missing(names, claims)
-    sends = {digest: _operators.claimed_in(digest, claim) for digest, claim in claims.items()}
-    for digest, send in sends.items():
-        if send is None:
-            _show(digest, claims[digest])
-    return [*filter(None, sends.values())]
+    sends = list[ClaimedSend]()
+    for digest, claim in claims.items():
+        if send := claimed_in(digest, claim):
+            sends.append(send)
+        else:
+            _show(digest, claim)
+    return sends
 
 
 def _tell_missing(names: Mapping[str, str], found: Collection[str]) -> bool:
     """Name each job without a claim. Return True if there is none."""
     missing = [given for name, given in names.items() if not any(digest.startswith(name) for digest in found)]
     for given in missing:
-        warn(f"{given}: nothing is claimed")
+        warn(f"{given}: not in the claim store: is the key right, or has its claim expired?")
     return not missing
 
 
-def _users_of(sends: Iterable[ClaimedSend]) -> int:
+def _users_of(sends: Sequence[ClaimedSend]) -> int:
     return sum(send.users for send in sends)
 
 
 def _claimed(store: StoreOptions, older_than: timedelta | None) -> list[ClaimedSend]:
     seconds = older_than.total_seconds() if older_than else 0.0
-    return with_store(store.open, lambda opened: _operators.claimed(opened, older_than=seconds))
+    return with_store(store.claims, store.open, lambda opened: claimed(opened, older_than=seconds))
 
 
 async def _claims_of(store: ClaimStore, names: Sequence[str]) -> dict[str, Claim]:
@@ -209,10 +233,10 @@ async def _claims_of(store: ClaimStore, names: Sequence[str]) -> dict[str, Claim
     if len(names) > PAGE or any(len(name) < _WHOLE for name in names):
         return {key: claim async for key, claim in store.scan() if key.startswith(tuple(names))}
     found = await store.get(names)
-    return {key: claim for key, claim in zip(names, found, strict=True) if claim is not None}
+    return {key: claim for key, claim in zip(names, found, strict=True) if claim}
 
 
-def with_store(make: Callable[[], ClaimStore], operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
+def with_store(location: str, make: Callable[[], ClaimStore], operation: Callable[[ClaimStore], Awaitable[T]]) -> T:
     """Return a store operation's result. Not for questions: Ctrl-C would not end one at once."""
 
     async def run() -> T:
@@ -224,4 +248,4 @@ def with_store(make: Callable[[], ClaimStore], operation: Callable[[ClaimStore],
     except (PushError, CommandError):
         raise
     except Exception as error:  # noqa: BLE001 - a driver's text may hold the address
-        raise CommandError(store_failure(error), Exit.CANNOT_RUN) from None
+        raise CommandError(f"{shown('claims', location)}: {store_failure(error)}", Exit.CANNOT_RUN) from None

@@ -162,7 +162,7 @@ def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
 def _claims(location: str) -> Iterator[Finding]:
     """Yield the claim store's server settings that can lose claims."""
     try:
-        risks = with_store(lambda: store_at(location), lambda store: store.risks())
+        risks = with_store(location, lambda: store_at(location), lambda store: store.risks())
     except (ConfigurationError, CommandError) as error:
         yield Finding("claims", "fail", text_of(error))
     else:
