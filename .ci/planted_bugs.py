@@ -863,6 +863,12 @@ CLAIMS = [
         "tests/claims/test_sends.py::test_a_redelivered_job_gets_a_receipt_and_pushes_no_user_again",
     ),
     Bug(
+        "a send in flight is released, and its next delivery pushes as well",
+        "cli.commands.claims:_ended",
+        "return sends",
+        "tests/cli/test_claims_command.py::test_a_send_that_may_be_in_flight_stays_claimed_unless_forced",
+    ),
+    Bug(
         "a claim may expire while its request is in flight",
         "_runs.claim_log:ClaimLog.deadline",
         'return float("inf")',

@@ -86,6 +86,8 @@ async def test_a_send_in_doubt_that_is_accepted_is_delivered_without_a_push():
     store = ShakyClaims()
     async with service.client(claims=store) as client:
         assert (await deliver(client)).outcome == UNKNOWN
-        await settle(store, await claimed(store), ACCEPTED)
+        sends = await claimed(store)
+        assert sends[0].until == 0.0
+        await settle(store, sends, ACCEPTED)
         assert (await deliver(client)).already_accepted == 1
     assert service.users() == {"user-1": 1}

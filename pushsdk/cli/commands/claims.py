@@ -184,7 +184,7 @@ def _ended(sends: list[ClaimedSend]) -> list[ClaimedSend]:
 
 
 def _names(jobs: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
-    """Return the hash of each job's key, or the first digits of it, each with what was given. Raises a usage error."""
+    """Return the hash of each job's key, or the first digits of it, each with its argument. Raises a usage error."""
     for job in jobs:
         if not NAME.fullmatch(job):
             raise usage_error(

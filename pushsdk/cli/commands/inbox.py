@@ -1,4 +1,4 @@
-"""``pushsdk emulator requests``, ``tail`` and ``reset``: what an emulator that runs has got from this key."""
+"""``pushsdk emulator requests``, ``tail`` and ``reset``: the pushes that a running emulator has got with this key."""
 
 import itertools
 import sys
