@@ -538,7 +538,11 @@ def status(
                 time.sleep(_WATCH_INTERVAL)
                 result = pushsdk.read_report(run)
     if not json:
-        texts = {"title": result.title, "address": result.base_url, "source": result.source}
+        texts = {
+            "title": result.title or "(none, or each user has a message)",
+            "address": result.base_url,
+            "source": result.source,
+        }
         for name in ("begun", "ended"):
             if at := getattr(result, name):
                 texts[name] = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
