@@ -538,22 +538,26 @@ def status(
                 time.sleep(_WATCH_INTERVAL)
                 result = pushsdk.read_report(run)
     if not json:
-        texts = {
-            "title": result.title or "(none, or each user has a message)",
-            "address": result.base_url,
-            "source": result.source,
-        }
-        for name in ("begun", "ended"):
-            if at := getattr(result, name):
-                texts[name] = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-        for name, text in texts.items():
-            if text:
-                say(f"{name:<8}  {text}")
+        _print_facts(result)
     _print_counts(result, json=json)
     command = command_line(["resume", run], {"base_url": result.base_url})
     # The file does not hold the other options, and without the run's --rate a resume may send too fast.
     _print_next_steps(result, command, comment="  # with the options of the run, for example --rate")
     return _exit_code(result)
+
+
+def _print_facts(result: pushsdk.BroadcastReport) -> None:
+    texts = {
+        "title": result.title or "(none, or each user has a message)",
+        "address": result.base_url,
+        "source": result.source,
+    }
+    for name in ("begun", "ended"):
+        if at := getattr(result, name):
+            texts[name] = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    for name, text in texts.items():
+        if text:
+            say(f"{name:<8}  {text}")
 
 
 def report(
