@@ -7,8 +7,8 @@ import re
 
 from pushsdk._core.errors import ValidationError
 
-# Roots that are arguments, not body parts.
-_ARGUMENTS = frozenset({"user_ids", "users", "custom_fields"})
+# Roots that are arguments or an option, not body parts.
+_ARGUMENTS = frozenset({"user_ids", "users", "--user", "custom_fields"})
 
 Path = tuple[str | int, ...]
 """A path in a resource: keys and indexes from the root."""
@@ -19,7 +19,7 @@ def show_path(path: Path) -> str:
 
     A key that can't be a field name or a language code is shown as ``[...]``: it may be a user id.
     """
-    is_name = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,40}").fullmatch
+    is_name = re.compile(r"[A-Za-z_-][A-Za-z0-9_-]{0,40}").fullmatch
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" if is_name(part) else "[...]" for part in path)
     return "$" + "".join(parts)
 

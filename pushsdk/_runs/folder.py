@@ -3,8 +3,9 @@
 import os
 import re
 import time
+from collections.abc import Iterator
 from contextlib import closing
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 import msgspec
@@ -37,10 +38,9 @@ def run_files(run: Path) -> list[Path]:
 
 def planned_files(run: Path, parts: int) -> list[Path]:
     """Return a split plan's run files. Raises RunPlanError if some are missing."""
-    files = _files(run, parts)
-    number = sum(map(os.path.exists, files))
-    if number < parts:
-        why = f"it has {number} of {parts} run files: restore the others; another run would push again to their users"
+    files = list(takewhile(os.path.exists, _files(run, parts)))
+    if len(files) < parts:
+        why = f"{len(files)}-of-{parts}.run is missing: restore it; another run would push again to its users"
         raise run_file_error(run, why, kind=RunPlanError)
     return files
 
@@ -51,7 +51,7 @@ def _unplanned_files(run: Path) -> list[Path]:
     parts = max(found, default=0)
     files = planned_files(run, parts)
     if len(found) > parts:
-        why = f"it has other run files than 0-of-{parts}.run to {parts - 1}-of-{parts}.run: move those away"
+        why = f"it has more run files than the {parts} from 0-of-{parts}.run on: move the others away"
         raise run_file_error(run, why, kind=RunPlanError)
     return files or [run]
 
@@ -69,8 +69,8 @@ def _parts(run: Path) -> list[int]:
     return [int(name[1]) for name in names if name]
 
 
-def _files(run: Path, parts: int) -> list[Path]:
-    return [run / f"{number}-of-{parts}.run" for number in range(parts)]
+def _files(run: Path, parts: int) -> Iterator[Path]:
+    return (run / f"{number}-of-{parts}.run" for number in range(parts))
 
 
 def split(plan: Journal, *, durable: bool) -> None:
@@ -81,9 +81,9 @@ def split(plan: Journal, *, durable: bool) -> None:
     if plan.notes.ended is not None or not plan.users:
         return
     header, left_out = msgspec.structs.replace(plan.header, parts=0), (plan.duplicates, plan.excluded)
-    files = _files(plan.path.parent, plan.header.parts)
-    for number, path in enumerate(files):
-        first, last = (place * plan.chunks // len(files) for place in (number, number + 1))
+    parts = plan.header.parts
+    for number, path in enumerate(_files(plan.path.parent, parts)):
+        first, last = (place * plan.chunks // parts for place in (number, number + 1))
         chunks = map(plan.load, range(first, last))
         with closing(Journal.open_or_create(path, header, durable=durable)) as part:
             if part.header != header:

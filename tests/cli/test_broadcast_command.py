@@ -463,6 +463,7 @@ def test_status_and_report_show_a_run_with_every_outcome_and_send_nothing(broadc
         assert result.code == 1
         assert result.err == "'-' is not in this run\n"
     assert command("report spring.run --user bob").code == 0
+    assert command("report spring.run --user ''") == (2, "", "pushsdk: --user[0]: the user id is empty\n")
     assert len(command("report spring.run --outcome rejected --outcome NOT_SENT").out.splitlines()) == 4
     assert command("report spring.run --format csv --json") == (2, "", "pushsdk: pass either --format csv or --json\n")
     assert "json" in command("report spring.run --format jsonl").err

@@ -113,7 +113,7 @@ async def test_a_file_that_is_missing_is_not_made_again(tmp_path):
     await send(tmp_path, service)
     (tmp_path / "1-of-3.run").unlink()
     for _ in range(2):
-        with pytest.raises(RunPlanError, match="it has 2 of 3 run files: restore the others"):
+        with pytest.raises(RunPlanError, match="run is missing: restore it"):
             read_report(tmp_path)
         await plan(tmp_path)
 
@@ -125,7 +125,7 @@ async def test_a_copy_of_a_run_file_is_no_part_of_a_folder(tmp_path):
         copyfile(tmp_path / "1-of-3.run", tmp_path / name)
     assert read_report(tmp_path).planned == 10
     (tmp_path / "1-of-3.run").unlink()
-    with pytest.raises(RunPlanError, match="2 of 3"):
+    with pytest.raises(RunPlanError, match="1-of-3"):
         read_report(tmp_path)
 
 
@@ -138,11 +138,11 @@ async def test_files_made_one_by_one_are_each_needed_once(tmp_path, copy):
     copyfile(tmp_path / "1-of-3.run", tmp_path / "1-of-3 (copy).run")
     assert read_report(tmp_path).planned == 10
     copyfile(tmp_path / "1-of-3.run", tmp_path / copy)
-    with pytest.raises(RunPlanError, match="other run files than 0-of-3"):
+    with pytest.raises(RunPlanError, match="more run files than the 3 from 0-of-3"):
         read_report(tmp_path)
     (tmp_path / copy).rename(tmp_path / "1-of-3.run")
-    (tmp_path / "0-of-3.run").unlink()
-    with pytest.raises(RunPlanError, match="2 of 3"):
+    (tmp_path / "0-of-3.run").rename(tmp_path / "0-of-999999999.run")
+    with pytest.raises(RunPlanError, match="1-of-999999999"):
         read_report(tmp_path)
 
 

@@ -579,8 +579,9 @@ def report(
         raise usage_error("pass either --format csv or --json")
     if isinstance(sys.stdout, io.TextIOWrapper):  # an id file is UTF-8 with plain line ends in every locale
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    result = pushsdk.read_report(run)
-    rows, missing = _rows_of(result, outcome, {*map(utf8, user)})
+    result, users = pushsdk.read_report(run), [*map(utf8, user)]
+    encode_user_ids(users, "--user")  # checks them
+    rows, missing = _rows_of(result, outcome, {*users})
     if json or form == "json":
         for row in rows:
             print_json(row)
