@@ -76,9 +76,7 @@ def masker(secret: Secret | None) -> Callable[..., str]:
             text = text.replace(form, "***")
         if not (is_cut or re.search(_LEADS, text)):
             return text
-        read, ends = _read(text)
-        for form in forms:
-            read = read.replace(form, _HIDDEN * len(form))
+        read, ends = _read(text, forms)
         if is_cut:
             first = min(_cuts(text, read, ends, forms), default=len(read))
             read = read[:first].ljust(len(read), _HIDDEN)
@@ -97,7 +95,10 @@ def _forms(plain: str) -> set[str]:
     if len(plain) < SHORTEST_MASKED:
         return set()
     data = plain.encode()
-    forms = {plain, _read(plain)[0], data.hex(), data.hex().upper()}
+    # What follows the key may be taken for the end of an escape that its last characters begin.
+    rest = plain.rstrip("\\%&")
+    parts = {plain, rest if len(rest) >= SHORTEST_MASKED else plain}
+    forms = {data.hex(), data.hex().upper(), *parts, *(_read(part)[0] for part in parts)}
     for before, first in enumerate((0, 2, 3)):
         last = (before + len(data)) * 4 // 3
         forms.update(encode(bytes(before) + data)[first:last].decode() for encode in (b64encode, urlsafe_b64encode))
@@ -115,18 +116,22 @@ def _cuts(text: str, read: str, ends: list[int], forms: Iterable[str]) -> Iterat
                         yield start
 
 
-def _read(text: str) -> tuple[str, list[int]]:
+def _read(text: str, forms: Iterable[str] = ()) -> tuple[str, list[int]]:
     """Return the text as it reads in JSON, a URL or HTML, and where each of these characters ends, after a zero.
 
-    NULs are left out, as in UTF-16.
+    NULs are left out, as in UTF-16. Forms are hidden after each step, before the next one reads them with what is
+    around them.
     """
     read, ends = f"\n{text}", list(range(len(text) + 1))
     for _ in range(_STEPS):
         read = re.sub(_ESCAPE, _meaning, read)
-        if "\0" not in read:
-            break
         ends = [end for char, end in zip(read, ends, strict=True) if char != "\0"]
+        is_read = len(read) == len(ends)
         read = read.replace("\0", "")
+        for form in forms:
+            read = read.replace(form, _HIDDEN * len(form))
+        if is_read:
+            break
     return read[1:], ends
 
 

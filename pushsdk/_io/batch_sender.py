@@ -219,7 +219,7 @@ class BatchSender:
         earliest = sender.limiter.clock() + sender.limiter.needs()
         if request.deadline < earliest:
             request.failure = Failure.NO_TIME
-            sender.note_not_begun(part.users, request.deadline)
+            self._note_late(request, part.users, request.deadline)
             return False
         late = [unit for unit in part.units if unit.deadline < earliest]
         if late:
@@ -229,8 +229,12 @@ class BatchSender:
             verdict = verdict_of(request.attempts, Evidence(), Failure.NO_TIME)
             for unit in late:
                 self._pending.settle(unit.call, unit.users, verdict)
-                sender.note_not_begun(len(unit.users), unit.deadline)
+                self._note_late(request, len(unit.users), unit.deadline)
         return True
+
+    def _note_late(self, request: BatchRequest, users: int, deadline: float) -> None:
+        if not request.attempts:
+            self._sender.note_not_begun(users, deadline)
 
     def note_sent(self, request: BatchRequest) -> None:
         """Note an attempt's first byte."""

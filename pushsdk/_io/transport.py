@@ -73,7 +73,9 @@ class AiohttpTransport:
         # True if a session proxy could read the key: then each request is checked.
         self._exposed = not (self._owned or proxy or settings.allow_insecure) and url.scheme == "http"
         self._options, headers = _options_of(settings, url.scheme)
-        through = f" through {self._options['proxy']}" if proxy else ""
+        # Without a path or a query, which may hold a secret.
+        self._proxy = self._options["proxy"].origin() if proxy else None
+        through = f" through {self._proxy}" if proxy else ""
         self._place = f"{url.host_subcomponent}:{url.port}{through}"
         heads = Heads(url, headers)
         # How long an injected session keeps its connections is for its owner to say.
@@ -127,7 +129,7 @@ class AiohttpTransport:
         if failure in CONNECTING:
             self._look_up_again()
         if failure in CONNECTING or phase is not None:  # or the proxy ended it
-            place = self._options.get("proxy") if failure is Failure.PROXY else self._place
+            place = self._proxy if failure is Failure.PROXY else self._place
             words = f"{place}, {words}".removesuffix(", ") if place else words
         evidence.reason = words
 

@@ -48,7 +48,8 @@ ALPHABETS = [SIGNS, string.ascii_letters + string.digits + "+/=", string.hexdigi
 
 
 def new_key():
-    return "".join(draws.choices(draws.choice(ALPHABETS), k=draws.randint(SHORTEST_MASKED, 60) - 1)) + "A"
+    signs = draws.choices(draws.choice(ALPHABETS), k=draws.randint(SHORTEST_MASKED, 60) - 1)
+    return "".join(signs) + "A" + draws.choice(SIGNS)
 
 
 def echoed(key, around, way):
@@ -73,7 +74,8 @@ def test_an_echoed_key_is_masked_in_each_form(way, around):
         assert masked.endswith(">, sorry")
         left = masked.removeprefix("bad key: <").removesuffix(">, sorry")
         assert "***" in left, (key, echo)
-        assert len(left) <= 15, (key, echo)
+        # The last sign, which may begin an escape with what follows, may be left.
+        assert len(left) <= 25, (key, echo)
 
 
 CODES = {"base64": b64encode, "url-safe base64": urlsafe_b64encode, "hex": hexlify}
@@ -91,7 +93,7 @@ def test_a_key_in_a_code_is_masked_whatever_is_around_it(code, around):
 
 @pytest.mark.parametrize("way", [*WAYS, "mixed"])
 def test_no_cut_through_an_echoed_key_shows_more_than_a_character_and_the_beginning_of_the_next(way):
-    key = "".join(draws.choices([sign for sign in SIGNS if sign not in "%&\\~"], k=20))
+    key = "".join(draws.choices([sign for sign in SIGNS if sign not in "%&\\~*"], k=20))
     echo = echoed(key, "once", way)
     for position in range(4096 - len(echo) - 5, 4096):
         body = answered(f"{'~' * position}{echo}".encode("latin-1"), key).body.decode("latin-1")
