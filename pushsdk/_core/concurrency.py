@@ -67,7 +67,7 @@ class _Refusals:
         return not self.waits and now > self.at + LONGEST
 
     def count(self, now: float, *, ok: bool, waits: bool) -> None:
-        """Count the end of a request. If no other waits, the accepted ones tell what was sent, not what may be."""
+        """Count the end of a request. If no other waits, the accepted ones tell the demand, not the service's rate."""
         self.answered |= ok
         self.recently += ok
         if self.waits:

@@ -95,7 +95,7 @@ def _forms(plain: str) -> set[str]:
     if len(plain) < SHORTEST_MASKED:
         return set()
     data = plain.encode()
-    # What follows the key may be taken for the end of an escape that its last characters begin.
+    # Text after the key may be taken for the end of an escape that its last characters begin.
     rest = plain.rstrip("\\%&")
     parts = {plain, rest if len(rest) >= SHORTEST_MASKED else plain}
     forms = {data.hex(), data.hex().upper(), *parts, *(_read(part)[0] for part in parts)}
@@ -119,7 +119,7 @@ def _cuts(text: str, read: str, ends: list[int], forms: Iterable[str]) -> Iterat
 def _read(text: str, forms: Iterable[str] = ()) -> tuple[str, list[int]]:
     """Return the text as it reads in JSON, a URL or HTML, and where each of these characters ends, after a zero.
 
-    NULs are left out, as in UTF-16. Forms are hidden after each step, before the next one reads them with what is
+    NULs are left out, as in UTF-16. Forms are hidden after each step, before the next one reads them with the text
     around them.
     """
     read, ends = f"\n{text}", list(range(len(text) + 1))
