@@ -126,7 +126,7 @@ def is_locked(path: Path) -> bool:
     import fcntl  # not on Windows
 
     with suppress(OSError, ValueError):  # ValueError: a NUL in the path
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             # Shared and released immediately: two checks never conflict, and a check rarely conflicts with a lock.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -163,12 +163,14 @@ async def _send_files(
     warnings.simplefilter("ignore")  # the parent has shown them
     log_to_stderr(logging.getLevelName(level))  # by -v
     stop, left, limit = asyncio.Event(), deque(reports), options["limit"] or sys.maxsize
+    loop = asyncio.get_running_loop()
 
     def tell(state: Progress) -> None:
         try:
             pipe.send((before.file, state))
         except OSError:
-            ask_to_stop(Path(before.file), "the end of its command")
+            # In a thread: it waits while another program locks the file.
+            loop.run_in_executor(None, ask_to_stop, Path(before.file), "the end of its command")
 
     with signal_handlers([signal.SIGINT, signal.SIGTERM], lambda _: stop.set()):
         logging.disable()  # as above

@@ -350,6 +350,7 @@ def test_each_emulator_has_a_profile_and_the_only_one_that_runs_a_short_name_for
     killed, *both = [lines[2].split()[-1] for _, lines in emulators]
     first.kill()
     first.wait(60)
+    os.mkfifo(f"{os.environ['XDG_CONFIG_HOME']}/pushsdk/emulator-1.toml")  # not a profile, and never read
     for profile in ("emulator", killed):
         told = f" running emulators have the profile {profile}: pass --profile {' or '.join(sorted(both))}, or"
         assert told in config(profile).err
