@@ -1,7 +1,7 @@
 """Ids that are damaged, or are not ids: each sign is found in an id alone and among others, and a plain id has none."""
 
 from pushsdk._core.body import encode_user_ids
-from pushsdk._core.damage import damage_in, damage_of
+from pushsdk._core.damage import damage_in, damage_of, may_have_damage
 
 
 def _words(*texts):
@@ -30,10 +30,14 @@ PLAIN = _words(
 )
 
 
+OTHERS = [*map(str, range(500))]
+
+
 def test_damage_is_named_for_an_id_alone_and_among_others():
+    assert not may_have_damage(OTHERS, encode_user_ids(OTHERS))
     for kind, damaged in DAMAGED.items():
         for user in damaged:
-            for users in ([user], [*map(str, range(500)), user, *PLAIN]):
+            for users in ([user], [*OTHERS, user]):
                 [damage] = damage_of(users, encode_user_ids(users))
                 assert damage == damage_in(user)
                 assert kind in damage

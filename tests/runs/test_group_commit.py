@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.virtual_time import turns, virtual
 
-from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk._io.threads import in_thread
 from pushsdk._runs.log import RunFileLog
 from pushsdk._runs.plan import ChunkRequest, UserRange
@@ -57,14 +59,20 @@ class Log(RunFileLog):
         return users == 1
 
 
+STATUSES = [UserStatus(state) for state in (UserState.CLAIMED, UserState.ACCEPTED)]
+CHANGES = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 2), st.sampled_from(STATUSES)), min_size=6)
+
+
+@given(CHANGES)
 @virtual
-async def test_an_answer_is_recorded_after_its_claim():
-    log = Log(tape := Tape())
-    log.write(0)
-    log.settle(UserRange(0, 0, 2), UserStatus(UserState.CLAIMED))
-    log.write(1)
+async def test_events_that_are_joined_leave_each_user_as_the_events_alone(changes):
+    log, alone, joined = Log(tape := Tape()), UserStates(4), UserStates(4)
+    tape.apply = lambda events, notes: [joined.set(*event) for event in events]
+    for start, users, status in changes:
+        log.settle(UserRange(0, start, start + users), status)
+        alone.set(start, start + users, status)
     await log.flush()
-    assert tape.committed == [0, 0, 1]
+    assert [*joined.runs()] == [*alone.runs()]
 
 
 @pytest.mark.parametrize("offload", [None, at_once, no_thread])
