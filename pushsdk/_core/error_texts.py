@@ -180,10 +180,10 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Failure.KEY_FAILED}, ". Call again once it works"),
     (
         {Failure.KEY_BUG},
-        ". Fix the callable: __cause__ is the exception. To be retried, it raises an OSError or your exception class",
+        ". Fix the callable: __cause__ is the exception. If a retry may help, raise an OSError or a class of yours",
     ),
     ({Failure.SESSION}, ". Keep the session open for as long as the client"),
-    ({Failure.THROTTLED}, ". Call again {when}" + _RATE),
+    ({Failure.THROTTLED}, ". Call again {when}; for a burst, raise {timeout}" + _RATE),
     ({Failure.RATE}, ". Raise {rate}, or {timeout} for a burst; " + _THROTTLING),
     ({Failure.NO_SLOT}, ". Raise {in_flight}, or {timeout} for a burst; " + _LIMITS),
     ({Failure.BUSY}, _FEWER),

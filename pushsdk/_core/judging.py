@@ -77,7 +77,7 @@ TABLE = (
         range(200, 300),
         ACCEPTED,
         False,
-        "any other 2xx whose body is JSON or empty, if the whole request had been sent",
+        "any other 2xx that is JSON by Content-Type or first byte, or empty, if the whole request had been sent",
         _is_json_or_empty,
     ),
     OutcomeRule("200-299", range(200, 300), UNKNOWN, False, "any other 2xx, such as a login page: is base_url right?"),

@@ -64,7 +64,7 @@ _EXAMPLES = {
     "Batching": "(linger=0.005)",
     "Fault": ".status(429)",
     "Limits": "(in_flight=8)",
-    "Rate": "(users_per_second=100)",
+    "Rate": "(requests_per_second=100)",
     "RetryPolicy": ".safe(max_attempts=3)",
     "ServiceLimits": "(max_users=100)",
     "StopPolicy": "(rejected=0.1)",

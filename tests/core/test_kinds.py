@@ -80,7 +80,7 @@ def test_values_of_a_kind_pass_and_others_do_not(kind, fitting, others):
 @pytest.mark.parametrize(
     ("name", "value", "kind", "text"),
     [
-        ("rate", 100, Rate, "rate must be a Rate, for example Rate(users_per_second=100); got 100"),
+        ("rate", 100, Rate, "rate must be a Rate, for example Rate(requests_per_second=100); got 100"),
         ("into", 1, Literal["a", "b", "c"], "into must be 'a', 'b' or 'c'; got 1"),
         ("hosts", ["a", 5], Sequence[str], "hosts[1] must be a str; got 5"),
         ("nested", [[1], ["2"]], Sequence[list[int]], "nested[1][0] must be a whole number; got '2'"),
