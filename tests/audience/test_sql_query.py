@@ -215,6 +215,18 @@ def test_an_id_that_looks_like_a_comment_is_an_id(tmp_path):
     assert ids_of(Audience.query(f"FROM '{marked}'")) == ["007"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "ids"),
+    [
+        ("ann,1\n# remark\nbob,2", ["ann", "bob"]),
+        (r'"a\"x",1', ['a"x']),
+        ('"a"b,1', ['"a"b']),
+    ],
+)
+def test_guessed_quotation_marks_and_comments_change_no_id(tmp_path, rows, ids):
+    assert ids_of(Audience.query(f"FROM '{made(tmp_path, 'u.csv', 'user_id,n' + chr(10) + rows)}'")) == ids
+
+
 def test_a_file_whose_types_change_is_read_with_the_new_types(tmp_path):
     path = made(tmp_path, "u.csv", "user_id,n\nann,1\n")
     audience = Audience.query(f"SELECT user_id || '' AS user_id, n FROM '{path}'")
