@@ -84,6 +84,13 @@ async def test_a_folder_that_is_half_planned_is_planned_on(tmp_path, monkeypatch
 
 
 @virtual
+async def test_a_folder_for_no_users_has_no_run_files(tmp_path):
+    with pytest.warns(UserWarning, match="no users"):
+        await plan(tmp_path, [])
+    assert os.listdir(tmp_path) == ["plan"]
+
+
+@virtual
 async def test_the_file_of_another_run_is_no_part_of_a_plan(tmp_path):
     (tmp_path / "a").mkdir()
     await plan(tmp_path / "a")
