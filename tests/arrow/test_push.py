@@ -82,7 +82,8 @@ def test_fields_become_custom_fields_over_those_of_all(push_env, sent):
 )
 def test_texts_and_lists_of_any_type_are_accepted(push_env, sent, text, make):
     (batch,) = plan(6, size=2, personal=True, name="ä{}")
-    batch = batch.cast(pa.schema([("chunk_id", text), ("user_ids", make(text)), ("fields", make(text))]))
+    schema = pa.schema([("chunk_id", text), ("user_ids", make(text)), ("fields", make(text))])
+    (batch,) = pa.Table.from_batches([batch]).cast(schema).to_batches()
     # Sliced, its columns begin in the middle of what they are made of.
     rows = reported(sent([batch.slice(1), batch.slice(0, 1)], personal="placeholders"))
     assert rows == {f"ä{number}": ACCEPTED for number in range(6)}
