@@ -27,13 +27,13 @@ def run_files(run: Path) -> list[Path]:
     """
     if not os.path.isdir(run):  # raises nothing, whatever the path
         return [run]
+    parts = 0
     if run.joinpath(PLAN).exists():
         with closing(Journal.open(run / PLAN, write=False)) as journal:
             if journal.notes.ended is None:
                 return [run / PLAN]  # nothing was sent
-            if journal.header.parts:
-                return planned_files(run, journal.header.parts)
-    return _unplanned_files(run)
+            parts = journal.header.parts
+    return planned_files(run, parts) if parts else _unplanned_files(run)
 
 
 def planned_files(run: Path, parts: int) -> list[Path]:

@@ -301,10 +301,10 @@ def watched(on_progress: OnProgress, outcomes: Path, planned: int) -> Iterator[N
         on_progress(pace.progress(time.monotonic(), stage="sending", planned=planned, **users, not_sent=left))
 
     def watch() -> None:
-        call = guarded("on_progress", report)
-        while not ended.wait(TICK):
+        call, is_last = guarded("on_progress", report), False
+        while not is_last:
+            is_last = ended.wait(TICK)
             call(outcomes)
-        call(outcomes)
 
     with ThreadPoolExecutor(1, "pushsdk-progress") as thread:
         thread.submit(watch)

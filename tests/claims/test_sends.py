@@ -124,7 +124,7 @@ async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(
         advance(2.0)
         for duplicate in (await deliver(client), await deliver(other)):
             assert type(duplicate) is OutcomeUnknownError
-            assert duplicate.retryable is True
+            assert duplicate.retryable
             assert duplicate.retry_after == 18.0
             assert duplicate.user_ids == ("user-1",)
             assert "claimed the users 2 s ago and may be in flight for 18 s more; this call sent nothing" in str(

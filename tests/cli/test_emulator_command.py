@@ -137,7 +137,7 @@ def test_every_option_reaches_the_emulator(options_given, tmp_path, command):
     assert result.code == 4
     assert reason in result.err
     assert options_given["limits"].max_users == 7
-    assert options_given["limits"].strict is True
+    assert options_given["limits"].strict
     assert [fault.first for fault in options_given["faults"]] == [1]
     assert options_given["seed"] == 3
     assert options_given["keep"] == 5

@@ -140,13 +140,16 @@ def test_more_processes_than_the_system_has_files_for_say_how_many(broadcast, se
 
 def test_a_second_command_that_is_interrupted_reports_what_the_first_did(broadcast, command, service, monkeypatch):
     assert broadcast().code == 0
+    planned = read_report("spring/0-of-8.run")
 
     async def interrupted(client, audience, *_, **options):
         options["stop"].set()
-        return read_report("spring/0-of-8.run")
+        return planned
 
     monkeypatch.setattr(AsyncPushClient, "send_each", interrupted)
     assert json.loads(broadcast("--json").out)["accepted"] == 40
+    Path("spring").rename("summer")  # so the next command is the first, and has no plan yet
+    assert json.loads(broadcast("--json").out)["accepted"] == planned.accepted
 
 
 @pytest.mark.parametrize(("fault", "words", "code"), [(401, "", 4), (500, "--on-unknown resend", 3)])
@@ -237,7 +240,7 @@ def test_processes_end_with_their_parent_and_nobody_is_in_doubt(sending, service
     wait_until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() for child in children))
     report = read_report("spring")
     assert report.unknown == 0
-    assert report.in_use is False
+    assert not report.in_use
     assert report.accepted == len(service.users())
     assert 3 <= report.accepted < 40
     assert report.stopped == "the end of its command stopped it"

@@ -134,7 +134,7 @@ async def test_a_wrong_certificate_names_the_reason_of_tls_and_a_fix(context, re
     assert isinstance(error.__cause__, ssl.SSLCertVerificationError)
     assert server.begun == 0
     assert error.outcome == Outcome.NOT_SENT
-    assert error.attempts[-1].retryable is False
+    assert not error.attempts[-1].retryable
 
 
 async def test_a_proxy_is_named_without_its_password():

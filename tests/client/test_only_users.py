@@ -96,8 +96,8 @@ async def test_the_error_names_the_option_and_a_retry_does_not_help():
         with pytest.raises(PartialError, match=rf"1 ACCEPTED, 2 NOT_SENT; .* \(2 users\): not sent: {WHY}") as mixed:
             await client.send(["c", "a", "b"], MESSAGE)
         assert client.stats().not_sent == 3
-    assert alone.value.retryable is False
-    assert mixed.value.retryable is False
+    assert not alone.value.retryable
+    assert not mixed.value.retryable
     assert mixed.value.users(Outcome.NOT_SENT) == ("c", "b")
 
 

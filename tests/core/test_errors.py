@@ -209,7 +209,7 @@ def test_the_delay_of_a_job_is_what_the_service_asked_for_or_the_default():
 
 def test_a_partial_error_tells_how_long_the_service_asked_to_wait():
     error = partial_error(["a", "b"], [(("a",), verdict(THROTTLED)), part(NOT_SENT, "b")])
-    assert error.retryable is True
+    assert error.retryable
     assert error.retry_after == 70.0
     assert "repeat" not in str(error)
     assert error.code == "partial"

@@ -118,7 +118,7 @@ def test_a_response_that_arrived_before_the_request_answers_nothing(status):
     before = repr(stray)
     attempt = judged(stray)
     assert attempt.outcome == NOT_SENT
-    assert attempt.retryable is True
+    assert attempt.retryable
     assert attempt.reason == str(Failure.STALE)
     assert repr(stray) == before
 
@@ -127,7 +127,7 @@ def test_only_a_failure_before_the_first_byte_is_not_sent_and_of_a_mock_only_one
     for failure in Failure:
         started = judged(evidence(touched=True, started_writing=True, failure=failure))
         assert started.outcome == UNKNOWN
-        assert started.retryable is False
+        assert not started.retryable
         before = judged(evidence(touched=True, failure=failure))
         assert before.outcome == NOT_SENT
         assert before.retryable == (failure not in NEEDS_A_FIX)

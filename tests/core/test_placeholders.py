@@ -88,6 +88,7 @@ def test_a_value_is_filled_in_and_a_missing_value_becomes_the_fallback():
         ({"name": None}, "Hi there"),
         ({"name": 0}, "Hi 0"),
         ({"name": 19.0}, "Hi 19"),
+        ({"name": True}, "Hi true"),
         ({"name": 1e21}, "Hi 1000000000000000000000"),
         ({"name": Decimal("1.50")}, "Hi 1.50"),
         ({"name": math.nan}, "Hi there"),

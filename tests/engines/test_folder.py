@@ -185,7 +185,7 @@ def test_a_store_is_recognized_by_the_sentinel(tmp_path):
     make = partial(DirectoryClaims, tmp_path / "claims")
     plant_sentinel(make, "f00d")
     assert has_sentinel(make, "f00d") is True
-    assert has_sentinel(make, "beef") is False
+    assert not has_sentinel(make, "beef")
     assert not has_sentinel(partial(DirectoryClaims, tmp_path / "others"), "f00d")
 
 

@@ -379,7 +379,7 @@ def test_a_job_that_fails_in_the_middle_can_be_reported_and_resumed(audience, se
     assert report.not_sent > 0
     assert {outcomes[user] for user in before} <= {Outcome.ACCEPTED, Outcome.UNKNOWN}
     assert {row.user_id for row in report.rows(Outcome.ACCEPTED)} <= service.users().keys()
-    assert report.in_use is False
+    assert not report.in_use
     assert report.rejected == 0
     assert "call broadcast with the same arguments" in str(report.stopped)
     after = send(audience(many), HELLO)

@@ -84,7 +84,7 @@ def test_a_driver_is_killed_and_another_resumes_the_run_with_other_tasks(service
     left = read_report(run)
     accepted = {row.user_id for row in left.rows(Outcome.ACCEPTED)}
     assert left.planned == USERS
-    assert left.in_use is False
+    assert not left.in_use
     assert left.accepted + left.unknown + left.not_sent == USERS
     assert accepted <= service.users().keys()
     assert min(len(accepted), left.not_sent) > 0

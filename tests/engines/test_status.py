@@ -94,7 +94,7 @@ def test_after_a_failed_job_the_report_shows_the_claims(run, service):
     assert report.planned == USERS
     assert report.duplicates == 2
     assert report.file == ""
-    assert report.in_use is False
+    assert not report.in_use
     assert report.stopped == "the job did not come to its end: call broadcast with the same arguments"
     assert " now" not in repr(msgspec.structs.replace(report, seconds=1.0))
     rows = {row.user_id: row for row in report.rows()}
@@ -119,7 +119,7 @@ def test_a_report_during_the_sending_is_in_use(run, service):
     with run.folder.locked():
         run.send(2)
         report = read_report(run.folder.path)
-    assert report.in_use is True
+    assert report.in_use
     assert report.stopped is None
     assert counts(report) == (20, 0, 0, 40)
 

@@ -141,4 +141,4 @@ async def test_nothing_is_sent_on_a_session_that_was_closed_before():
             await client.send("user", HELLO)
     assert len(excinfo.value.attempts) == 1
     assert server.connections == 0
-    assert excinfo.value.retryable is False
+    assert not excinfo.value.retryable

@@ -84,7 +84,7 @@ async def test_an_attempt_that_ends_during_the_claim_sends_nothing(server, trans
         assert posting.cancelled()
     else:
         assert posting.result().failure == Failure.STALE
-        assert posting.result().started_writing is False
+        assert not posting.result().started_writing
     assert not await begun_requests(server)
     assert server.requests == []
 

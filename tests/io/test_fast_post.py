@@ -191,8 +191,8 @@ async def test_what_was_said_before_the_request_is_no_answer_to_it(early_bytes, 
     ):
         evidence = await post(transport)
     assert evidence.status is None
-    assert evidence.started_writing is False
-    assert evidence.reused is False
+    assert not evidence.started_writing
+    assert not evidence.reused
     assert server.begun == 0
 
 
@@ -313,7 +313,7 @@ async def test_idle_connections_are_kept_for_a_shorter_time_after_the_server_clo
         clock.time += idle
         evidence = await post(transport, body)
         assert evidence.status is None
-        assert evidence.reused is True
+        assert evidence.reused
         assert await is_kept(transport, clock, seconds - 0.01, body)
         assert await is_kept(transport, clock, seconds + 0.01, body) is False
 

@@ -139,7 +139,7 @@ async def test_a_send_that_waited_until_its_time_was_short_is_not_begun_and_says
         long = client.submit("long", titled(2))
         error = await outcome_of(short)
         assert type(error) is NotSentError
-        assert error.retryable is True
+        assert error.retryable
         assert error.attempts == ()
         assert "total timeout 0.8 s" in str(error)
         await asyncio.gather(first, long)

@@ -29,7 +29,7 @@ async def test_a_full_queue_refuses_a_submitted_send_at_once():
         with pytest.raises(QueueFullError, match="queue is full") as excinfo:
             client.submit("d", OTHER)
         assert excinfo.value.user_ids == ("d",)
-        assert excinfo.value.retryable is True
+        assert excinfo.value.retryable
         await client.flush()
         await client.submit("d", OTHER)
         assert [future.result().users for future in futures] == [1, 1, 1]

@@ -121,7 +121,7 @@ def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(tmp_path, disk, 
         assert excinfo.value.outcome is Outcome.NOT_SENT
         assert "resume" not in str(excinfo.value)
     assert journal.chunks == 1
-    assert journal.sealed is False
+    assert not journal.sealed
     journal.close()
     disk.fail(error="")
     make_run(tmp_path / "a.run").close()

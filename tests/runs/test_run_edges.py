@@ -101,7 +101,7 @@ def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path, monkeypatch):
     report = read_report(path)
     assert report.planned == 8
     assert report.not_sent == 8
-    assert report.in_use is False
+    assert not report.in_use
     assert {row.reason for row in report.rows()} == {"the call was cancelled"}
 
 
@@ -151,7 +151,7 @@ async def test_closing_the_client_ends_the_planning_and_stays_the_reason(monkeyp
     stop.set()
     report = await outcome_of(running)
     assert report.stopped_by == "closed"
-    assert slow.closed is True
+    assert slow.closed
     assert report.stopped == "the client was closed before all its users were read: nothing was sent"
 
 
@@ -263,7 +263,7 @@ def test_a_reader_learns_what_another_process_does_with_the_run(tmp_path):
     journal.add([chunk("a")])
     journal.seal(duplicates=0)
     record(journal, [event(CLAIMED, 0, 1)])
-    assert read_report(path).in_use is True
+    assert read_report(path).in_use
     assert read_report(path).reasons == {"in flight": 1}
     journal.close()
     (tmp_path / "run-lock").write_bytes(b"")  # left by somebody who was killed

@@ -81,7 +81,7 @@ def test_a_closed_client_is_not_used_again(service, used):
         with pytest.raises(ClientClosedError, match="make a new client") as excinfo:
             use(client)
         assert excinfo.value.outcome == Outcome.NOT_SENT
-        assert excinfo.value.retryable is False
+        assert not excinfo.value.retryable
     assert "closed=True" in repr(client)
     assert client.close().accepted == ()
 

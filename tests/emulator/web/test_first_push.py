@@ -159,8 +159,8 @@ async def test_the_json_is_sent_as_it_is_shown_and_any_name_can_be_edited(desk, 
     await send(page)
     assert desk.emulator.pushes[0].body == sent.encode()
     await press(page, "Open push 1", "link")
+    await read(page.locator(".detail:not(.waiting) .eyebrow"), "Push 1 ")
     await keys(page, "x")
-    await read(page, "A copy of push 1")
     await field(page, name).fill("3")  # of the placeholder
     await field(page, "Title (en)").fill(f"{text}!")
     await send(page)
