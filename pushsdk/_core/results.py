@@ -83,7 +83,7 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     not_begun: int = 0
     """Users in sends that were not begun, as too little time was left for an answer, or a pause ends too late."""
     throttled: int = 0
-    """Those among them who waited as the service had answered 429, or 503 with Retry-After."""
+    """Users among these whose send waited because the service had answered 429, or 503 with Retry-After."""
     abandoned: int = 0
     """Sends that ended after their caller had stopped waiting, and submitted ones that failed."""
     in_flight: int = 0

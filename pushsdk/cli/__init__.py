@@ -186,7 +186,7 @@ def _end(error: BaseException, words: Sequence[str]) -> int | None:
             return _end_on_full_disk(words)
         case Warning():
             refused = " Nothing was sent: fix it, or pass --force"
-            texts = {"sent": f".{refused}", "fallback": refused, "personalize": f"give --personalize.{refused}"}
+            texts = {"sent": f".{refused}", "fallback": refused, "personalize": f"pass --personalize.{refused}"}
             return _print_error(usage_error(text_of(error, **texts)))
         case Exception() if (known := command_error(error)) is not None:
             return _print_error(known)

@@ -119,8 +119,8 @@ WRONG = [
             'send ann --custom-fields \'{"first_name": "Ann"}\'',
         )
     ],
-    ("broadcast named.csv --message named.json --run a.run", "give --personalize. Nothing was sent: fix it, or pass"),
-    ("plan named.csv --title \"{{ first_name | 'you' }}\"", "a broadcast sends no columns of the audience: give"),
+    ("broadcast named.csv --message named.json --run a.run", "pass --personalize. Nothing was sent: fix it, or pass"),
+    ("plan named.csv --title \"{{ first_name | 'you' }}\"", "a broadcast sends no columns of the audience: pass"),
     (
         "broadcast ids.txt --title x --run a-{day} --processes 2",
         "a-{day}: the name has a placeholder instead of its value; with today's date: --run daily-{date}.run",
