@@ -238,6 +238,7 @@ class Pipeline:
 
     async def _await_stop(self, stop: asyncio.Event) -> None:
         await stop.wait()
+        self._tick()  # finds a mark that says who stopped it
         self.stop("asked", "the caller asked for a stop")
 
     def _tick(self) -> None:

@@ -1,6 +1,6 @@
 """Child processes that send a folder's run files: each takes the next file that is not locked, until all are sent.
 
-A child gets its job from a pipe, and tells its progress there twice a second: so it notices its parent's end.
+A child gets its job from a pipe, tells its progress there, and stops when the pipe ends with its parent.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeAlias
 
 import msgspec
@@ -163,15 +164,21 @@ async def _send_files(
     warnings.simplefilter("ignore")  # the parent has shown them
     log_to_stderr(logging.getLevelName(level))  # by -v
     stop, left, limit = asyncio.Event(), deque(reports), options["limit"] or sys.maxsize
-    loop = asyncio.get_running_loop()
+    loop, before = asyncio.get_running_loop(), reports[0]
 
     def tell(state: Progress) -> None:
-        try:
+        with suppress(OSError):  # the parent has ended
             pipe.send((before.file, state))
-        except OSError:
-            # In a thread: it waits while another program locks the file.
-            loop.run_in_executor(None, ask_to_stop, Path(before.file), "the end of its command")
 
+    def stop_with_parent() -> None:
+        with suppress(EOFError, OSError):
+            pipe.recv()
+        with suppress(pushsdk.RunFileError):  # between two files
+            ask_to_stop(Path(before.file), "the end of its command")
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(stop.set)
+
+    Thread(target=stop_with_parent, daemon=True).start()
     with signal_handlers([signal.SIGINT, signal.SIGTERM], lambda _: stop.set()):
         logging.disable()  # as above
         client = pushsdk.AsyncPushClient(**settings)
