@@ -7,8 +7,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
-from contextlib import suppress
+from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
@@ -35,9 +34,8 @@ class StoreThreads:
         self._guard: ProcessGuard | None = None
         # Unfinished operations.
         self._pending: set[Future[Any]] = set()
-        # Set by ``aclose``; the future only if there was an operation.
+        # Set by ``aclose``.
         self._is_closed = False
-        self._closing: Future[None] | None = None
 
     def run(self, operation: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
         """Start an operation. Once a thread runs it, it completes even if the future is cancelled.
@@ -66,21 +64,17 @@ class StoreThreads:
         return results
 
     async def aclose(self, timeout: float, close: Callable[[], object] = lambda: None) -> None:
-        """Refuse further operations, and call ``close`` after the last one; wait up to ``timeout`` seconds for that."""
+        """Refuse further operations, and wait for the others up to ``timeout`` seconds.
+
+        A single thread calls ``close`` after all of them.
+        """
         if self._guard is not None and self._guard.is_inherited:
             return
         with self._lock:
             if self._guard is not None and not self._is_closed:
-                self._closing = self._threads.submit(_close, close, tuple(self._pending))
+                self._pending.add(self._threads.submit(close))
                 self._threads.shutdown()
             self._is_closed = True
-        if self._closing is not None:
-            await asyncio.wait([asyncio.wrap_future(self._closing)], timeout=timeout)
-
-
-def _close(close: Callable[[], object], pending: tuple[Future[Any], ...]) -> None:
-    # Queued last, so all other operations have a thread.
-    wait(pending)
-    # All operation results are known, so an error here loses nothing.
-    with suppress(Exception):
-        close()
+        # All operation results are known, so an error here loses nothing.
+        ends = asyncio.gather(*map(asyncio.wrap_future, tuple(self._pending)), return_exceptions=True)
+        await asyncio.wait([ends], timeout=timeout)

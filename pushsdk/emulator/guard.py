@@ -1,4 +1,4 @@
-"""Checks on request heads, sans-IO: host, origin, token, path, method, Api-Key, type, size.
+"""Checks on request heads, sans-IO: host, origin, token, path, method, Api-Key, type.
 
 Every web page in a browser on this machine can reach a loopback port (DNS rebinding, cross-site requests), so Host and
 Origin are checked first.
@@ -60,8 +60,6 @@ class Guard:
         if not headers.get("Api-Key"):
             raise Refused(401, "the Api-Key header is missing or empty")
         _check_type(headers)
-        if int(headers.get("Content-Length", 0)) > self.max_body:
-            raise Refused(413, f"the body is over {self.max_body} bytes")
 
     def check_control(self, method: str, headers: Mapping[str, str]) -> None:
         """Check a control request. Writes must be JSON, which no form can send."""

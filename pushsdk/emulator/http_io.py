@@ -39,6 +39,7 @@ async def read_body(request: web.BaseRequest, guard: Guard) -> bytes:
     Raises `Refused`, RequestPayloadError or OSError if the body is too large, too slow or incomplete, or if too many
     bytes are on their way.
     """
+    _check_room(guard, request.content_length or 0)
     content, transport, body = request.content, request.transport, bytearray()
     expect = request.headers.get("Expect", "").lower()
     if expect == "100-continue" and transport is not None and not content.is_eof():
