@@ -73,17 +73,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The claim store kind."""
     max_users: int
     """The most users per chunk."""
-    chunks: int = 0
     users: int = 0
     duplicates: int = 0
     checksum: str = "0"
-    """The sum of all id hashes, the same in any order. These four are set when the plan is complete."""
+    """The sum of all id hashes, the same in any order. These three are set when the plan is complete."""
     created: float
     """Seconds since the epoch."""
     claim_ttl: float
     """Seconds that its claims are kept."""
-    version: str
-    """The pushsdk version."""
 
 
 class RunFolder:

@@ -27,7 +27,6 @@ from pushsdk._io.file_names import AnyPath
 from pushsdk._runs.progress import OnProgress
 from pushsdk._runs.report import BroadcastError
 from pushsdk._runs.run_file.file import run_file_error
-from pushsdk._version import __version__
 from pushsdk.claims.store import ClaimStore
 from pushsdk.options import SendingOptions
 from pushsdk.spark import _preflight as preflight
@@ -121,7 +120,6 @@ def broadcast(
             max_users=min(max_users, preflight.ROWS_PER_CHUNK) if personal else max_users,
             created=time.time(),
             claim_ttl=claim_ttl,
-            version=__version__,
         )
         manifest = folder.manifest()
         if manifest is not None and (report := _finished(folder, manifest, wanted)) is not None:
@@ -204,8 +202,6 @@ def _plan(
     except BaseException:
         folder.drop_plans()
         raise
-    # Without this folder all users in the run would count as pending.
-    folder.claims.mkdir(mode=0o700, exist_ok=True)
     plant_sentinel(make, wanted.run)
     manifest = msgspec.structs.replace(wanted, created=time.time(), **counts)
     folder.seal(manifest)
@@ -244,7 +240,6 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
     totals = frame.groupBy(bad.alias("bad")).agg(
         sf.count(sf.lit(1)).alias("chunks"),
         sf.count_distinct("chunk_id").alias("ids"),
-        sf.sum(sf.size("user_ids")).alias("users"),
         sf.sum("rows").alias("rows"),
     )
     groups = {row["bad"]: row for row in totals.collect()}
@@ -253,12 +248,11 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
     if good is None:
         return {}
     users = frame.select(sf.explode("user_ids").alias("user_id")).agg(*_hashes()).collect()[0]
-    if good["chunks"] != good["ids"] or good["users"] != users["users"]:
+    if good["chunks"] != good["ids"]:
         raise run_file_error(folder.path, "its plan does not read as it was written: nothing was sent; try again")
     return {
-        "chunks": good["chunks"],
-        "users": good["users"],
-        "duplicates": good["rows"] - good["users"],
+        "users": users["users"],
+        "duplicates": good["rows"] - users["users"],
         "checksum": str(users["checksum"]),
     }
 
@@ -278,7 +272,7 @@ def _hashes() -> "list[Column]":
     import pyspark.sql.functions as sf
 
     hashed = sf.xxhash64("user_id").cast("decimal(38,0)")
-    return [sf.count("user_id").alias("users"), sf.coalesce(sf.sum(hashed), sf.lit(0)).alias("checksum")]
+    return [sf.count("user_id").alias("users"), sf.sum(hashed).alias("checksum")]
 
 
 def _read(session: "SparkSession", schema: Any, folder: Path) -> "DataFrame":

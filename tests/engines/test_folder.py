@@ -30,13 +30,11 @@ MANIFEST = Manifest(
     primary_key="user_id",
     claims="DirectoryClaims of the run",
     max_users=1000,
-    chunks=2,
     users=3,
     duplicates=1,
     checksum="77",
     created=1_000_000.0,
     claim_ttl=2 * 86400.0,
-    version="0.1.0",
 )
 
 

@@ -34,13 +34,11 @@ MANIFEST = Manifest(
     primary_key="user_id",
     claims=OWN_CLAIMS,
     max_users=SIZE,
-    chunks=USERS // SIZE,
     users=USERS,
     duplicates=2,
     checksum="77",
     created=1_000_000.0,
     claim_ttl=1e7,
-    version="0.1.0",
 )
 
 
