@@ -47,13 +47,12 @@ def store_at(location: str | Secret, **options: Any) -> "ClaimStore":
     location = secret = Secret.of(location)
     if error := _location_error(str(secret.reveal())):
         raise error
-    store: ClaimStore
-    if secret.reveal() == "memory:":
-        store = pushsdk.claims.MemoryClaims(**options)
-    elif secret.reveal().startswith("sqlite:"):
-        store = pushsdk.claims.SqliteClaims(secret.reveal().removeprefix("sqlite:"), **options)
-    else:
-        store = getattr(pushsdk.claims, SERVERS[secret.reveal().partition(":")[0]])(secret, **options)
+    kind = secret.reveal().partition(":")[0]
+    if kind == "memory":
+        return pushsdk.claims.MemoryClaims(**options)
+    if kind == "sqlite":
+        return pushsdk.claims.SqliteClaims(secret.reveal().removeprefix("sqlite:"), **options)
+    store: ClaimStore = getattr(pushsdk.claims, SERVERS[kind])(secret, **options)
     return store
 
 

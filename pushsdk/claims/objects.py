@@ -142,20 +142,16 @@ class ObjectClaims(ClaimStore):
 
     def _read(self, key: str) -> tuple[Claim | None, object]:
         """Return the stored claim, None if absent or expired, and the condition for replacing it."""
-        found = _answer(lambda: self._fetch(key), "FileNotFoundError")
+        found = _answer(lambda: self._objects.get(key), "FileNotFoundError")
         if found is None:
             return None, "create"
-        meta, data = found
+        meta, data = found.meta, bytes(_answer(found.bytes))
         claim: Claim | None = Claim("", data)  # of another program: never replaced
         with suppress(msgspec.MsgspecError):
             stored = msgspec.json.decode(data, type=StoredClaim)
             is_expired = meta["last_modified"].timestamp() + stored.ttl <= time.monotonic() + (self._offset or 0.0)
             claim = None if is_expired else Claim(stored.token, bytes(stored.record))
         return claim, {"e_tag": meta["e_tag"]}
-
-    def _fetch(self, key: str) -> tuple[Any, bytes]:
-        found = self._objects.get(key)
-        return found.meta, bytes(found.bytes())
 
     def _test(self) -> None:
         """Learn the store's clock, and raise ConfigurationError if the store does not obey the conditions."""

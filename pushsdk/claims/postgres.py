@@ -69,7 +69,7 @@ class PostgresClaims(ClaimStore):
         if not (is_url or is_pool):
             raise must_be("server", "a URL or an asyncpg.Pool", server)
         # None for a pool from the caller.
-        self._create_pool = _pool_factory(target, self.timeout) if is_url else None
+        self._create_pool: Any = _pool_factory(target, self.timeout) if is_url else None
         self._pool: Any = None if is_url else target
         self._loop = LoopGuard()
         # Held while the first operation opens the pool and creates the table.
@@ -89,24 +89,22 @@ class PostgresClaims(ClaimStore):
     async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
         stored = dict[str, Claim]()
         # All processes lock rows in the same order, which rules out deadlocks.
-        pending = {put.key: put for put in sorted(puts, key=lambda put: put.key)}
-        while pending:
-            for written in await self._write(list(pending.values()), ttl):
-                del pending[written]
-            if pending:
-                stored |= await self._find(list(pending))
+        pending = sorted(puts, key=lambda put: put.key)
+        while pending and (pending := await self._refused(pending, ttl)):
+            stored |= await self._find([put.key for put in pending])
             # Try again if the row was deleted after it refused the put.
-            pending = {key: put for key, put in pending.items() if key not in stored}
+            pending = [put for put in pending if put.key not in stored]
         if time.monotonic() >= self._swept + SWEEP_INTERVAL:
             self._swept = time.monotonic()
             await self._fetch(_SWEEP, SWEEP_ROWS)
         return [stored.get(put.key) for put in puts]
 
-    async def _write(self, puts: Sequence[Put], ttl: float) -> list[str]:
-        """Make the writes that are not refused, and return their keys."""
+    async def _refused(self, puts: Sequence[Put], ttl: float) -> list[Put]:
+        """Make the writes that are not refused, and return the others."""
         columns = zip(*((put.key, put.claim.token, put.claim.record.decode()) for put in puts), strict=True)
         expected = msgspec.json.encode({put.key: put.expected for put in puts if put.expected}).decode()
-        return [row["key"] for row in await self._fetch(_PUT, *columns, expected, ttl)]
+        written = {row["key"] for row in await self._fetch(_PUT, *columns, expected, ttl)}
+        return [put for put in puts if put.key not in written]
 
     async def get(self, keys: Sequence[str]) -> Stored:
         stored = await self._find(keys)
@@ -127,7 +125,7 @@ class PostgresClaims(ClaimStore):
     async def aclose(self) -> None:
         """Close the connections, unless the pool is yours."""
         self._closed = True
-        if self._create_pool is not None and self._pool is not None and not self._loop.is_inherited:
+        if self._create_pool and self._pool and not self._loop.is_inherited:
             await self._pool.close()
 
     async def _find(self, keys: Sequence[str]) -> dict[str, Claim]:
@@ -148,7 +146,7 @@ class PostgresClaims(ClaimStore):
             raise ConfigurationError(CLOSED)
         self._loop.check()
         async with self._opening:
-            if self._pool is None and self._create_pool is not None:
+            if self._pool is None:
                 self._pool = await self._create_pool()
             return self._pool
 

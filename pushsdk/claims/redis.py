@@ -18,15 +18,10 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 logger: logging.Logger = logging.getLogger("pushsdk")
-# Sections and fields of INFO, each with the value that keeps claims.
+# Fields of INFO, each with the value that keeps claims.
 _RISKS = (
-    (
-        "memory",
-        "maxmemory_policy",
-        "noeviction",
-        "drops claims when its memory is full (maxmemory-policy {}): set noeviction",
-    ),
-    ("persistence", "aof_enabled", "1", "loses the claims since its last snapshot in a crash: set appendonly yes"),
+    ("maxmemory_policy", "noeviction", "drops claims when its memory is full (maxmemory-policy {}): set noeviction"),
+    ("aof_enabled", "1", "loses the claims since its last snapshot in a crash: set appendonly yes"),
 )
 _PUT = pkgutil.get_data(__name__, "put.lua") or b""  # also from a zip, as Spark ships packages
 
@@ -76,14 +71,11 @@ class RedisClaims(ClaimStore):
         from redis.exceptions import ResponseError
 
         self._loop.check()
-        risks = list[str]()
-        for section, field, safe, text in _RISKS:
-            with suppress(ResponseError, AttributeError):  # forbidden, or unknown to a proxy or a custom client
-                value = str((await self._redis.info(section)).get(field, safe))
-                if value != safe:
-                    text = text.format(value)
-                    risks.append(f"the claim store's Redis {text}, or jobs delivered again may push twice")
-        return risks
+        info = dict[str, object]()
+        with suppress(ResponseError, AttributeError):  # forbidden, or unknown to a proxy or a custom client
+            info = await self._redis.info()
+        risks = [text.format(info[field]) for field, safe, text in _RISKS if str(info.get(field, safe)) != safe]
+        return [f"the claim store's Redis {risk}, or jobs delivered again may push twice" for risk in risks]
 
     async def _warn(self) -> None:
         # A lost connection must not fail the claim: the next one asks again.

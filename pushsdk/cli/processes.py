@@ -101,9 +101,9 @@ async def send_folder(
 
 def _share(settings: Mapping[str, Any], index: int, of: int) -> dict[str, Any]:
     """Return one process's settings, with secrets as plain texts: a ``Secret`` refuses to be pickled for the pipe."""
-    share: dict[str, Any] = {**settings, "rate": shared(settings.get("rate") or pushsdk.Rate(), of)}
-    if (limits := settings.get("limits")) and limits.in_flight:
-        share["limits"] = pushsdk.Limits(in_flight=(limits.in_flight + index) // of)
+    share: dict[str, Any] = {**settings, "rate": shared(settings["rate"], of)}
+    if in_flight := settings["limits"].in_flight:
+        share["limits"] = pushsdk.Limits(in_flight=(in_flight + index) // of)
     return {name: value.reveal() if isinstance(value, Secret) else value for name, value in share.items()}
 
 

@@ -294,7 +294,7 @@ def _near_setting(name: str, table: Mapping[str, object]) -> str:
 
 def check(found: Layer, *, key_needed: bool = True) -> tuple[ClientSettings | None, dict[str, str]]:
     """Return the settings, or None if there are problems; and the problems by setting name."""
-    values: dict[str, Any] = dict.fromkeys((*SETTINGS, *KEYS))
+    values: dict[str, Any] = {**dict.fromkeys((*SETTINGS, *KEYS)), **DEFAULTS}
     problems: dict[str, str] = {}
 
     def convert(name: str, function: Callable[[], Any]) -> None:
@@ -312,7 +312,7 @@ def check(found: Layer, *, key_needed: bool = True) -> tuple[ClientSettings | No
     key = next(filter(found.__contains__, KEYS), "api_key")
     if key_needed:
         convert(key, lambda: read_key(key, _needed(found.get(key), _NO_KEY)))
-    insecure = bool(values["allow_insecure"])
+    insecure = values["allow_insecure"]
     if "base_url" not in problems:
         convert("base_url", lambda: check_base_url(_needed(values["base_url"], _NO_URL), allow_insecure=insecure))
     if values["proxy"] is not None and "base_url" not in problems:
@@ -327,15 +327,14 @@ def _needed(value: T | None, problem: str) -> T:
 
 
 def _client_settings(values: Mapping[str, Any], key: Secret | None) -> ClientSettings:
-    seconds = {"total": values["timeout"], "attempt": values["attempt_timeout"]}
     return {
         "base_url": values["base_url"],
         "api_key": key or Secret.of(""),
-        "timeout": Timeout(**{name: value for name, value in seconds.items() if value is not None}),
-        "retry": values["retry"] and getattr(RetryPolicy, values["retry"].replace("-", "_"))(),
-        "limits": None if values["in_flight"] is None else Limits(in_flight=values["in_flight"]),
+        "timeout": Timeout(total=values["timeout"], attempt=values["attempt_timeout"]),
+        "retry": getattr(RetryPolicy, values["retry"].replace("-", "_"))(),
+        "limits": Limits(in_flight=values["in_flight"]),
         "rate": Rate(users_per_second=values["rate"], requests_per_second=values["requests_per_second"]),
-        "allow_insecure": bool(values["allow_insecure"]),
+        "allow_insecure": values["allow_insecure"],
         "proxy": values["proxy"],
         "only_users": values["only_users"] and {user.strip() for user in values["only_users"].reveal().split(",")},
         "show_answers": True,

@@ -319,7 +319,7 @@ async def test_a_lost_connection_delays_the_warning_and_fails_no_put(caplog):
         mget = scan = None
         is_up, logs = False, []
 
-        async def info(self, section):
+        async def info(self):
             if not self.is_up:
                 raise redis.ConnectionError
             return {"aof_enabled": 0}

@@ -30,7 +30,6 @@ from pushsdk.cli.terminal import print_json, say, visible, warn
 _PORTS = {"http": 80, "https": 443}
 _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
 _RENEWAL_DAYS = 14  # certificates are usually renewed before this many days are left
-_DATE = "%b %d %H:%M:%S %Y %Z"  # the date format in Python's certificates
 _HINTS = {
     **dict.fromkeys(
         ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"), "the port does not speak TLS: is it meant for http?"
@@ -114,7 +113,7 @@ def _handshake(host: str, address: tuple[str, int]) -> Finding:
         return Finding("tls", "fail", _HINTS.get(error.reason or "", f"TLS failed: {error.reason}"))
     except OSError as error:
         return Finding("tls", "fail", f"TLS failed: {_reason(error)}")
-    ends = datetime.strptime(str(certificate["notAfter"]), _DATE).replace(tzinfo=UTC)
+    ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(certificate["notAfter"])), UTC)
     days = (ends - datetime.now(UTC)).days
     text = f"{version}, certificate valid until {ends:%Y-%m-%d}, {days} days ({_elapsed(started)})"
     return Finding("tls", "ok" if days >= _RENEWAL_DAYS else "warn", text)

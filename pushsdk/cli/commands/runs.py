@@ -475,16 +475,16 @@ def _in_processes(
         now, seconds = result.accepted - sum([part.accepted for part in parts]), time.monotonic() - started
         return msgspec.structs.replace(result, accepted_now=now, seconds=seconds)
 
-    limits = settings.get("limits")
+    limits = settings["limits"] or pushsdk.Limits()
     # One process counts a limit exactly, and does not go on if it is killed.
-    most = 1 if options.limit else min(processes, (limits and limits.in_flight) or processes)
+    most = 1 if options.limit else min(processes, limits.in_flight or processes)
     with waiting_processes(0 if users == 0 else most) as children:
         yield start
 
 
 def _without_retry(settings: ClientSettings) -> ClientSettings:
     """Return the settings for a run, with advice if a retry policy is ignored."""
-    if settings.get("retry") in (None, pushsdk.RetryPolicy.safe()):
+    if settings["retry"] == pushsdk.RetryPolicy.safe():
         return settings
     warn(
         "advice: a run does not use the setting retry: it retries throttled and unsent requests until --max-outage "
