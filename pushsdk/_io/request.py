@@ -1,6 +1,7 @@
 """One request as the sender sees it: its content, its attempts so far, the attempt in flight, and who posts it."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -153,7 +154,14 @@ class ClaimedRequest(ApiRequest, eq=False, gc=False):
     async def _claim(self) -> bytes | None:
         body: bytes | None = self.body
         if self.claim is not None:
+            loop, flight = asyncio.get_running_loop(), self.flight
+            # Also the wall clock: the loop's stands still while the machine sleeps.
+            until = time.time() + flight.deadline - loop.time()
             self.part, body = await self.claim.claim(self.part)
+            if loop.time() >= flight.deadline or time.time() >= until:
+                # The process was suspended. Its claim may have been released, and its users pushed to.
+                flight.expire(Failure.DEADLINE)
+                await loop.create_future()
         return body
 
     def settle(self, attempt: Attempt) -> None:

@@ -165,7 +165,10 @@ class ClaimEntry(msgspec.Struct, eq=False):
         self._finish(None)
 
     def refused(self, stored: Claim) -> bool:
-        """Note that the store holds another claim. Return False if outcomes from this process can't be recorded."""
+        """Note that the store holds another claim. Return False if outcomes from this process can't be recorded.
+
+        For example a rejection, after an operator has settled the users as accepted.
+        """
         self._release(self._in_write)
         # The store holds nothing from this process. An unreadable or foreign claim is never replaced.
         self._tokens, self._unconfirmed, self.failures = (), None, 0
@@ -186,7 +189,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
                 request.error, request.done = TimeoutError(), True
             else:
                 self.requests.append(request)
-        return True
+        return self.states().count(UserState.REJECTED) >= self._own.count(UserState.REJECTED)
 
     def failed(self, error: Exception) -> None:
         """Note that the write failed, so its effect is unknown."""

@@ -41,6 +41,8 @@ class ClaimLog:
 
     def __init__(self, store: ClaimStore, work: Work) -> None:
         self._store = store
+        #: Seconds after its claim in which a request must be complete.
+        self.longest = store.claim_ttl / 2
         self._work = work
         self._loop = asyncio.get_running_loop()
         self._entries: dict[str, ClaimEntry] = {}
@@ -56,7 +58,7 @@ class ClaimLog:
 
     def deadline(self) -> float:
         """Return the loop time by which a request that is claimed now must be complete: before its claim expires."""
-        return self._loop.time() + self._store.claim_ttl / 2
+        return self._loop.time() + self.longest
 
     def open(self, key: str, fingerprint: str, users: int) -> ClaimEntry:
         """Return the entry for a key, to be closed by ``close``. Raise ValidationError for another payload."""
@@ -185,7 +187,7 @@ class ClaimLog:
                 if stored is None:
                     entry.stored()
                 elif not entry.refused(stored):
-                    message = "job %s: its claim was lost before its outcome was written: a redelivery may push again"
+                    message = "job %s: its claim was changed before its outcome: a redelivery goes by the changed claim"
                     logger.warning(message, entry.job)
         for entry in entries:
             self._requeue(entry)

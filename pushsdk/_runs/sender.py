@@ -102,7 +102,7 @@ class ChunkSender:
         """
         self._engine = engine
         self._log = log
-        self._options = _for_one_attempt(options)
+        self._options = for_one_attempt(options)
         self._credentials = credentials
         self._split_on = engine.settings.batching.split_on
         self._varied = varied
@@ -348,7 +348,7 @@ class ChunkSender:
         self.stopping.stop("refused" if verdict.status in REFUSED else "failure", stop_reason(verdict))
 
 
-def _for_one_attempt(options: Options) -> Options:
+def for_one_attempt(options: Options) -> Options:
     """Return the options for one attempt: each has a claim, and ``ChunkSender`` retries outside the retry budget."""
     policy = msgspec.structs.replace(options.policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None)
     timeout = options.timeout

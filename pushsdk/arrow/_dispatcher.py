@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import time
 from collections.abc import AsyncIterable, Callable
 from queue import SimpleQueue
 
@@ -18,7 +19,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error
 from pushsdk._runs.plan import ChunkRequest, StopCause, UserRange
-from pushsdk._runs.sender import ChunkSender
+from pushsdk._runs.sender import ChunkSender, for_one_attempt
 from pushsdk.arrow._chunks import PreparedChunk, outcome_schema
 
 # Chunks that wait beside those in flight, on either side: to be sent, and to be fetched by the caller.
@@ -72,8 +73,10 @@ class PlanLog:
 
     is_quick = False
 
-    def __init__(self, claims: ClaimLog) -> None:
+    def __init__(self, claims: ClaimLog, attempt: float | None) -> None:
+        """``attempt`` limits the seconds from a claim to its verdict."""
         self._claims = claims
+        self._seconds = attempt or claims.longest
         #: The chunks in flight, by number.
         self.in_work: dict[int, ChunkInFlight] = {}
         # The claims for their requests that are not settled.
@@ -85,7 +88,9 @@ class PlanLog:
         chunk = self.in_work[users.chunk]
         if chunk.error is not None:
             return 0, EncodedIds(b"")
-        claim = self._unsettled[users] = ClaimRequest(chunk.entry, ((users.start, users.stop),))
+        claim = self._unsettled[users] = ClaimRequest(
+            chunk.entry, ((users.start, users.stop),), sending_until=time.time() + self._seconds
+        )
         await self._claims.claim([claim])
         if claim.error is not None:
             chunk.error = claim_error(claim.error)
@@ -125,7 +130,7 @@ class PlanSender:
     ) -> None:
         self._engine = engine
         self._claims = log
-        plan_log = PlanLog(log)
+        plan_log = PlanLog(log, for_one_attempt(options).timeout.attempt)
         self._in_work = plan_log.in_work
         self._sender = ChunkSender(engine, plan_log, options, credentials, stop_policy=stop_policy, varied=varied)
         self._outcomes = outcomes

@@ -1,6 +1,7 @@
 """Sending of chunks on virtual time: waits, the stop policy, the rate, claims of other processes."""
 
 import asyncio
+import time
 from collections import Counter
 from contextlib import aclosing
 
@@ -12,13 +13,13 @@ from support.shaky_claims import ShakyClaims
 from support.virtual_time import virtual
 
 from pushsdk import ClaimStoreError, ClientClosedError, Limits, StopPolicy, Timeout, ValidationError
-from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.policy import Share
-from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._runs.claim_log import ClaimLog
 from pushsdk.arrow._chunks import ChunkEncoder
 from pushsdk.arrow._dispatcher import PlanSender
-from pushsdk.claims import Claim, MemoryClaims, Put
+from pushsdk.claims import MemoryClaims
+from pushsdk.claims._operators import claimed, settle
 
 ONE = Limits(in_flight=1)
 PERSONAL = "placeholders"
@@ -138,19 +139,12 @@ async def test_users_withdrawn_by_another_process_are_sent_to_after_concurrent_w
 
 @virtual
 async def test_users_settled_by_another_process_are_left_out_of_a_request():
-    class Raced(ShakyClaims):
-        async def put(self, puts, ttl):
-            if not self._claims:
-                record = ClaimRecord.decode(puts[0].claim.record)
-                states = UserStates(10)
-                states.set(0, 1, UserStatus(UserState.ACCEPTED, 204))
-                reached = msgspec.structs.replace(record, users=msgspec.Raw(states.to_json())).encode()
-                await MemoryClaims.put(self, [Put(puts[0].key, Claim("e" * 32, reached))], ttl)
-            return await super().put(puts, ttl)
+    async def raced():
+        await send(FakeService(answer(400), answer(), answer(401)), claims, limits=ONE)
 
-    service = FakeService()
+    service, claims = FakeService(), ShakyClaims(get=[raced])
     async with client_of(service) as client:
-        assert await DispatcherRun(client, Raced()).send() == {"ACCEPTED": 10}
+        assert await DispatcherRun(client, claims).send() == {"ACCEPTED": 10}
         assert client.stats().accepted == 9
     assert service.sent == [tuple(user(number) for number in range(1, 10))]
 
@@ -184,13 +178,26 @@ async def test_a_request_is_over_before_its_claim_expires():
     assert now() == pytest.approx(30.0, abs=0.5)
 
 
-@pytest.mark.parametrize("personal", [None, PERSONAL])
 @virtual
-async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent(personal):
+async def test_a_process_suspended_after_its_claim_pushes_nobody_whom_another_has_pushed_to():
+    async def suspended():
+        sends = await claimed(claims)
+        assert sends[0].until == pytest.approx(time.time() + 10.0, abs=5.0)
+        await settle(claims, sends)
+        await send(service, claims)
+        asyncio.get_running_loop().jump(11.0)
+
+    claims, service = ShakyClaims(add=[suspended]), FakeService()
+    assert await send(service, claims) == {"ACCEPTED": 10}
+    assert service.users() == once(10)
+
+
+@virtual
+async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent():
     service = FakeService()
     claims = ShakyClaims(add=["down", "down"])
     with pytest.raises(ClaimStoreError, match=r"not sent: the claim store failed \(StoreDownError\)"):
-        await send(service, claims, 20, personal=personal, limits=ONE if personal else Limits())
+        await send(service, claims, 20, personal=PERSONAL, limits=ONE)
     assert service.written == []
 
 
@@ -200,15 +207,6 @@ async def test_users_whose_claim_can_not_be_withdrawn_are_not_reported_as_not_se
     with pytest.raises(ClaimStoreError, match=r"the claim store failed \(StoreDownError\)"):
         await send(FakeService(then=answer(401)), claims)
     assert claims.states() == [[UserState.CLAIMED] * 10]
-
-
-@virtual
-async def test_an_accepted_user_that_was_not_settled_is_accepted_here_and_unknown_to_another_call(caplog):
-    claims = ShakyClaims(swap=["down"] * 99)
-    assert await send(FakeService(), claims) == {"ACCEPTED": 10}
-    assert "the claim store failed (StoreDownError)" in caplog.text
-    assert await send(service := FakeService(), claims) == {"UNKNOWN": 10}
-    assert service.sent == []
 
 
 @virtual
@@ -228,25 +226,22 @@ async def test_untried_users_are_left_to_the_next_call():
 
 @virtual
 async def test_users_are_rejected_only_after_single_users_were_rejected():
-    class Taken(ShakyClaims):
-        def take(self):
-            """Another process claims the users that are tried alone, and is killed."""
-            ((key, (claim, expires)),) = self._claims.items()
-            record = ClaimRecord.decode(claim.record)
-            states = record.states()
-            for number in range(8):
-                place = number * 39 // 7
-                states.set(place, place + 1, UserStatus(UserState.CLAIMED, reason="another"))
-            record = msgspec.structs.replace(record, users=msgspec.Raw(states.to_json()))
-            self._claims[key] = Claim("b" * 32, record.encode()), expires
+    def take():
+        """Another process claims the users that are tried alone, and is killed."""
+        (record,) = claims.records()
+        states = record.states()
+        for number in range(8):
+            place = number * 39 // 7
+            states.set(place, place + 1, UserStatus(UserState.CLAIMED, reason="another"))
+        claims.rewrite(msgspec.structs.replace(record, users=msgspec.Raw(states.to_json())))
 
     def then(request):
         if len(service.sent) == 1:
-            asyncio.get_running_loop().call_later(1.5, claims.take)
+            asyncio.get_running_loop().call_later(1.5, take)
         return refused(after=1.0) if len(service.sent) == 2 else answer(400, after=1.0)
 
     service = FakeService(then=then)
-    claims = Taken()
+    claims = ShakyClaims()
     assert await send(service, claims, 40, size=40, limits=ONE) == {"REJECTED": 32, "UNKNOWN": 8}
     assert sum(len(request.user_ids) == 1 for request in service.written) >= 8
 

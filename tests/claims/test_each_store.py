@@ -71,7 +71,7 @@ def test_a_missing_extra_is_named_in_the_error(monkeypatch, module, make, messag
         make()
 
 
-async def test_a_store_is_bound_to_one_loop_and_one_process(monkeypatch):
+async def test_a_store_is_bound_to_one_loop():
     async def check():
         bound.check()
 
@@ -79,12 +79,6 @@ async def test_a_store_is_bound_to_one_loop_and_one_process(monkeypatch):
     await check()
     with pytest.raises(ConfigurationError, match="another event loop"):
         await asyncio.to_thread(lambda: asyncio.run(check()))
-    with monkeypatch.context() as forked:
-        forked.setattr(os, "getpid", lambda: -1)
-        assert bound.is_inherited
-        with pytest.raises(ConfigurationError, match="before a fork"):
-            bound.check()
-    bound.check()
 
 
 @pytest.mark.parametrize("make", [MAKERS[1], MAKERS[2], MAKERS[4], MAKERS[5]])

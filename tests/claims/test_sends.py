@@ -31,6 +31,7 @@ from pushsdk import (
 from pushsdk._core.idempotency import digest_of
 from pushsdk._core.user_states import UserState
 from pushsdk.claims import Claim, MemoryClaims, Put
+from pushsdk.claims._operators import claimed, settle
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
@@ -108,8 +109,8 @@ async def test_only_acceptance_and_final_rejection_settle_a_job(answer, records,
 def advance(monkeypatch):
     """A function that advances the wall clock, which else stands still."""
     seconds = [1e9]
-    for module in ("keyed", "claim_log"):
-        monkeypatch.setattr(f"pushsdk._runs.{module}.time", SimpleNamespace(time=lambda: sum(seconds)))
+    for module in ("_runs.keyed", "_runs.claim_log", "_io.request"):
+        monkeypatch.setattr(f"pushsdk.{module}.time", SimpleNamespace(time=lambda: sum(seconds)), raising=False)
     return seconds.append
 
 
@@ -154,6 +155,20 @@ async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(advan
         assert type(await first) is OutcomeUnknownError
         advance(-15.0)
         assert not (await deliver(other)).retryable
+    assert service.users() == {"user-1": 1}
+
+
+@virtual
+async def test_a_machine_suspended_after_a_claim_pushes_nobody_whom_another_has_pushed_to(advance):
+    async def suspended():
+        await settle(claims, await claimed(claims))
+        await deliver(other)
+        # The loop's clock stands still while the machine sleeps.
+        advance(11.0)
+
+    claims = ShakyClaims(add=[suspended])
+    async with delivering(claims=claims) as (service, _, client), service.client(claims=claims) as other:
+        assert (await deliver(client)).already_accepted == 1
     assert service.users() == {"user-1": 1}
 
 
@@ -281,6 +296,7 @@ async def test_a_delivery_that_makes_no_claim_reports_the_record(answer, kind):
         assert type(await deliver(client)) is kind
     async with away.client(claims=claims, retry=ONCE) as client:
         result = await deliver(client)
+        assert isinstance(await deliver(client, message={"title": {"en": "Other"}}), ValidationError)
     assert type(result) is kind
     assert result.attempts == ()
     assert kind is not OutcomeUnknownError or f"pushsdk claims show {sha256(JOB.encode()).hexdigest()[:12]}," in str(
@@ -344,15 +360,6 @@ async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed():
         assert client.stats().unknown == 1
         assert client.stats().not_sent == 0
     assert len(service.requests) == 1
-
-
-@virtual
-async def test_another_payload_is_refused_also_if_the_service_is_down():
-    claims = ShakyClaims()
-    async with FakeService().client(claims=claims) as client:
-        await deliver(client)
-    async with FakeService(Fault.refused()).client(claims=claims) as client:
-        assert isinstance(await deliver(client, "user-1", {"title": {"en": "Other"}}), ValidationError)
 
 
 @pytest.mark.parametrize("record", [b"{}", b'{"fingerprint":"x","claimed_at":0,"users":' + b"[" * 100_000])

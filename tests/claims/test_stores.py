@@ -109,7 +109,3 @@ async def test_a_cancelled_call_leaves_the_store_consistent(store):
     # Nothing that is stored is shown.
     text = f"{store!r} {store} {ONE!r} {Put(KEY, ONE, (ONE.token,))!r}"
     assert not any(secret in text for secret in (KEY, ONE.token, "unix:", "postgres@", '"v"'))
-
-
-async def test_an_unused_store_can_be_closed(another):
-    await another().aclose()

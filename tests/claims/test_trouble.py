@@ -20,6 +20,7 @@ from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._runs import claim_log
 from pushsdk.claims import Claim
+from pushsdk.claims._operators import claimed, settle
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
 
@@ -133,7 +134,17 @@ async def test_a_claim_that_another_process_rewrote_is_settled_or_its_loss_is_lo
     if fingerprint is None:
         assert (claims.states(), caplog.text) == ([[ACCEPTED]], "")
     else:
-        assert "its claim was lost before its outcome was written" in caplog.text
+        assert "its claim was changed before its outcome" in caplog.text
+
+
+@virtual
+async def test_a_rejection_of_users_that_were_settled_as_accepted_is_logged(caplog):
+    async with delivering(FakeService(Fault.delay(1.0), Fault.status(400))) as (_, claims, client):
+        task = asyncio.create_task(deliver(client))
+        await asyncio.sleep(0.5)
+        await settle(claims, await claimed(claims), ACCEPTED)
+        await task
+    assert "its claim was changed before its outcome" in caplog.text
 
 
 @virtual

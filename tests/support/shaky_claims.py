@@ -22,6 +22,7 @@ class ShakyClaims(MemoryClaims):
 
     A fault fails before anything is done ("down"); does it, and loses the answer ("lost"); never ends, nothing done
     ("hangs") or done ("hangs, done"); takes 1 s ("slow"); does it twice ("twice").
+    A fault that is a function is awaited once it is done.
     """
 
     def __init__(self, *, claim_ttl=7 * 86400.0, timeout=5.0, **faults):
@@ -42,9 +43,9 @@ class ShakyClaims(MemoryClaims):
         return [(key, claim) for key, (claim, _) in self._claims.items()]
 
     def rewrite(self, record):
-        """Write the only record again, or another one, as another process would."""
-        ((key, (claim, expires)),) = self._claims.items()
-        self._claims[key] = Claim("x" * 32, claim.record if record is None else record.encode()), expires
+        """Replace the only record, as another process would."""
+        ((key, (_, expires)),) = self._claims.items()
+        self._claims[key] = Claim("x" * 32, record.encode()), expires
 
     def records(self):
         """Return the stored records."""
@@ -70,6 +71,8 @@ class ShakyClaims(MemoryClaims):
         if fault == "down":
             raise StoreDownError("user-1 Hello job-42 fake-key")
         answers = await work()
+        if callable(fault):
+            await fault()
         if fault == "twice":
             answers = await work()
         if fault == "hangs, done":
