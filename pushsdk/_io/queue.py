@@ -20,7 +20,7 @@ from pushsdk._core.outcome import OUT_OF_TIME, THROTTLED, Failure, Outcome, Verd
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
 from pushsdk._io.batch_sender import BatchSender
-from pushsdk._io.credentials import ApiKey
+from pushsdk._io.credentials import ApiKey, NoKey
 from pushsdk._io.keys import keys_of
 from pushsdk._io.pending import PendingCalls, unsettled
 from pushsdk._io.sender import RequestSender
@@ -239,6 +239,10 @@ class SendQueue:
         if not batch.calls:
             self._backlog.leave(0, batch.size)
             self._close(batch)
+        key = batch.content.api_key
+        if isinstance(key, NoKey) and reason in OUT_OF_TIME:
+            # It would have been sent nothing: the callable took its time.
+            reason = key.failure
         # Last, as ``on_event`` may send or cancel.
         self._end_unsent(call, reason)
 

@@ -8,7 +8,7 @@ import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle
 from support.virtual_time import virtual
 
-from pushsdk import AuthenticationError, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
+from pushsdk import AuthenticationError, Limits, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
 
 
 class StoreError(Exception):
@@ -58,6 +58,15 @@ async def test_a_callable_that_gives_no_key_makes_the_call_not_sent_without_show
     assert "must-not-show" not in f"{error!r}{error.args}"
     if source in (raises, has_a_bug):
         assert traceback.extract_tb(error.__cause__.__traceback__)[-1].name == source.__name__
+
+
+@virtual
+async def test_calls_whose_keys_never_come_blame_the_callable_and_no_slots():
+    limits = Limits(in_flight=1)
+    async with client_of(FakeService(), api_key=asyncio.Event().wait, timeout=5.0, limits=limits) as client:
+        sends = [client.send(f"user-{number}", MESSAGE) for number in range(9)]
+        errors = await asyncio.gather(*sends, return_exceptions=True)
+    assert {error.code for error in errors} == {"not-sent-key-failed"}
 
 
 @pytest.mark.parametrize(
