@@ -120,12 +120,15 @@ class PushError(Answered, Exception):
     def retry_delay(self, default: float = 10.0, *, max_delay: float = 600.0) -> float:
         """Return the seconds to wait before a job is retried: ``retry_after`` or ``default``, at most ``max_delay``.
 
+        Up to ``default`` more are added, so that jobs which failed together are not retried together.
         Raises this error itself if a retry does not help, so an ``except`` block needs one line:
         ``raise Retry(defer=error.retry_delay())``.
         """
         if not self.retryable:
             raise self
-        return min(self.retry_after or default, max_delay)
+        # Jobs differ in their users, or at least in their errors.
+        jitter = default * (hash((self.user_ids, id(self))) % 1000) / 1000
+        return min((self.retry_after or default) + jitter, max_delay)
 
 
 class ConfigurationError(PushError):

@@ -195,16 +195,16 @@ def test_an_error_says_if_the_same_call_is_retryable(attempts, failure, expected
     assert error.retryable is pickle.loads(pickle.dumps(error)).retryable is expected
 
 
-def test_the_delay_of_a_job_is_what_the_service_asked_for_or_the_default():
-    for retry_after, options, seconds in [
-        (None, {}, 10.0),
-        (None, {"default": 2.0}, 2.0),
-        (86400.0, {}, 600.0),
-        (30.0, {"max_delay": 20.0}, 20.0),
+def test_the_delay_of_a_job_is_what_the_service_asked_for_or_the_default_with_jitter(monkeypatch):
+    for retry_after, options, least, most in [
+        (None, {}, 10.0, 20.0),
+        (30.0, {"default": 2.0}, 30.0, 32.0),
+        (86400.0, {}, 600.0, 600.0),
     ]:
-        error = NotSentError()
-        error.retry_after = retry_after
-        assert error.retry_delay(**options) == seconds
+        monkeypatch.setattr(NotSentError, "retry_after", retry_after)
+        delays = sorted({NotSentError(user_ids=(f"{number}",)).retry_delay(**options) for number in range(99)})
+        assert least <= delays[0] <= delays[-1] <= most
+        assert (len(delays) > 1) is (least < most)
 
 
 def test_a_partial_error_tells_how_long_the_service_asked_to_wait():
