@@ -299,6 +299,7 @@ def test_the_defaults_of_a_client_are_those_of_the_code():
         ("429", "throttling", "Throttling (429)"),
         ("first push", "quickstart", "Your first push, from the command line"),
         ("RetryPolicy", "reference", "RetryPolicy"),
+        ("inbox", "emulator", "From the terminal"),
         ("mypy", "sending", "Type checkers"),
         ("who got the push", "broadcasts", "Who got the push, who did not, and why?"),
         ("refused connection in a test", "testing", "Let the service fail"),

@@ -29,7 +29,7 @@ _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=\W?[A-Z])")
 # A term's score in each part; a part that repeats the term counts up to _MOST times.
 _IN_HEADING, _IN_TITLE, _IN_PROSE, _IN_CODE = 8, 3, 1, 0.3
 _MOST = 3
-_PHRASE = _EXACT = 2  # factors for all words in the query's order, and for a heading that is the query
+_PHRASE = _EXACT = 2  # factors for all words in the query's order, and for a heading that is the query, in this case
 # Factors for the pages that name everything, and for those about the inside.
 _LAST = {"index": 0.3, "reference": 0.3, "contributing": 0.3, "design": 0.5}
 
@@ -54,7 +54,7 @@ def search(query: str) -> list[Result]:
         parts = [*map(_plain, (heading, f"{title} {page}", prose, code))]
         scores = [_score(term, *parts) for term in terms]
         score = sum(scores) * (_PHRASE if any(map(phrase.search, parts[::2])) else 1)
-        score *= _EXACT if phrase.fullmatch(parts[0]) else _LAST.get(page, 1)
+        score *= _EXACT if heading == query else _LAST.get(page, 1)
         ranked.append((sum(map(bool, scores)), score, page, heading, prose, code))
     ranked.sort(key=lambda row: row[:2], reverse=True)
     best = (row[2:] for row in ranked if row[0] == ranked[0][0] > 0)
