@@ -127,8 +127,8 @@ def _missing_argument(error: "MissingArgumentError") -> str:
     if argument.tokens or error.keyword:  # given without a value
         choices = argument.get_choices()
         return f"{error} Choose from: {', '.join(choices)}." if choices else str(error)
-    text = f"{' '.join(error.command_chain or ())}: {argument.name} is required: {argument.parameter.help or ''}"
-    return text.rstrip(": ")
+    text = f"{' '.join(error.command_chain or ())}: {argument.name} is required. {argument.parameter.help or ''}"
+    return text.rstrip(". ")
 
 
 def _unknown_command(error: "UnknownCommandError") -> str:

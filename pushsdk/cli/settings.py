@@ -152,7 +152,9 @@ def _emulator_profile(profile: str) -> Layer:
         return layer
     names = " or ".join(file.stem for file in running)
     fix = f"pass --profile {names}, or set PUSHSDK_PROFILE" if running else "start pushsdk emulator"
-    raise ConfigurationError(f"{len(files)} running emulators have the profile {profile}: {fix}")
+    raise ConfigurationError(
+        f"profile {profile} must name one running emulator, and names {len(files) or 'none'}: {fix}"
+    )
 
 
 def _variables() -> dict[str, SettingValue]:

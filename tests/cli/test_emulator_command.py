@@ -345,14 +345,14 @@ def test_each_emulator_has_a_profile_and_the_only_one_that_runs_a_short_name_for
     def config(profile):
         return command("config --profile", profile)
 
-    assert "0 running emulators have the profile emulator: start pushsdk emulator" in config("emulator").err
+    assert "must name one running emulator, and names none: start pushsdk emulator" in config("emulator").err
     (first, _), (second, ended), (_, last) = emulators = [start() for _ in range(3)]
     killed, *both = [lines[2].split()[-1] for _, lines in emulators]
     first.kill()
     first.wait(60)
     os.mkfifo(f"{os.environ['XDG_CONFIG_HOME']}/pushsdk/emulator-1.toml")  # not a profile, and never read
     for profile in ("emulator", killed):
-        told = f" running emulators have the profile {profile}: pass --profile {' or '.join(sorted(both))}, or"
+        told = f" names {2 if profile == 'emulator' else 'none'}: pass --profile {' or '.join(sorted(both))}, or"
         assert told in config(profile).err
     assert ended[0].split()[3] in config(both[0]).out
     second.terminate()

@@ -134,7 +134,7 @@ WRONG = [
     ("claims release job-42 --claims sqlite:c", "job-42: a job must be the 12 to 64 hexadecimal digits"),
     ("claims release --older-than soon --claims sqlite:c", "older-than"),
     ("claims show --claims sqlite:c", "name a job"),
-    ("claims list", "--claims is required: Set the store, here or in PUSHSDK_CLAIMS, for example sqlite:claims.db: "),
+    ("claims list", "--claims is required. Set the store, here or in PUSHSDK_CLAIMS: sqlite:PATH, redis://HOST, "),
     # The emulator
     ("emulator --faults flakey", "--faults flakey: not a preset (flaky, "),
     ("emulator --faults rules", "$[0]: Fault.probability must be a number from 0 to 1"),

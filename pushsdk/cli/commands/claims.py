@@ -61,7 +61,7 @@ class StoreOptions:
         str,
         Parameter(
             env_var="PUSHSDK_CLAIMS",
-            help=f"Set the store, here or in PUSHSDK_CLAIMS, for example sqlite:claims.db: {_LOCATIONS}.",
+            help=f"Set the store, here or in PUSHSDK_CLAIMS: {_LOCATIONS}.",
         ),
     ]
     prefix: str = "pushsdk:claim:"
