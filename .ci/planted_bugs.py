@@ -877,6 +877,17 @@ CLAIMS = [
         "tests/claims/test_sends.py::test_a_call_without_a_deadline_ends_before_its_claim_expires",
     ),
     Bug(
+        "a process that was suspended after its claim pushes again, though the claim was released meanwhile",
+        "_io.request:ClaimedRequest._claim",
+        """
+            body = self.body
+            if self.claim is not None:
+                self.part, body = await self.claim.claim(self.part)
+            return body
+        """,
+        "tests/claims/test_sends.py::test_a_machine_suspended_after_a_claim_pushes_nobody_whom_another_has_pushed_to",
+    ),
+    Bug(
         "an outcome that could not be stored is forgotten",
         "_runs.claim_log:ClaimLog._forget",
         """
