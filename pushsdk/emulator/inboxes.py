@@ -14,18 +14,17 @@ from pushsdk.emulator.limits import Limiter, ServiceLimits
 from pushsdk.emulator.store.queries import ALL_INBOXES, InboxRef, Store
 from pushsdk.emulator.store.records import InboxView, RequestRecord
 
-Kind = Literal["request", "campaign", "deleted", "faults", "limits", "reset"]
+Kind = Literal["request", "deleted", "faults", "limits", "reset"]
 _MAX_INBOXES = 10_000
 _MAX_EVENTS = 1000  # a reader further behind reads the lists again
 
 
 class Event(Struct, frozen=True):
-    """A change in the request ``id`` or the campaign ``uuid``."""
+    """A change in the request ``id``."""
 
     mark: int
     kind: Kind
     id: int = 0
-    uuid: str = ""
 
 
 class EventLog:
@@ -36,11 +35,11 @@ class EventLog:
         self._lock = threading.Lock()  # guards mark and _events together
         self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
 
-    def publish(self, kind: Kind, *, id: int = 0, uuid: str = "") -> None:  # noqa: A002 - the field's name
+    def publish(self, kind: Kind, *, id: int = 0) -> None:  # noqa: A002 - the field's name
         """Add an event. Readers look for new ones by themselves."""
         with self._lock:
             self.mark += 1
-            self._events.append(Event(self.mark, kind, id, uuid))
+            self._events.append(Event(self.mark, kind, id))
 
     def since(self, mark: int) -> tuple[int, Sequence[Event] | None]:
         """Return the newest mark, and the events after this one, oldest first; None if some were dropped."""
@@ -138,12 +137,6 @@ class Inboxes:
         if (state := self._by_id.get(record.inbox)) is not None:
             state.events.publish("request", id=record.id)
             self.all.events.publish("request", id=record.id)
-
-    def publish_campaign(self, inbox: int, uuid: str, recipients: int) -> None:
-        """Publish a campaign's change to its inbox, and count the recipients against the quota."""
-        if (state := self._by_id.get(inbox)) is not None:
-            state.limiter.used += recipients
-            state.events.publish("campaign", uuid=uuid)
 
     def _state(self, ref: InboxRef) -> InboxState:
         if ref.id not in self._by_id:

@@ -72,7 +72,7 @@ class Limiter:
 
     def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits
-        # Accepted users, which count against the quota; a campaign's users when its segment has run. Added by callers.
+        # Accepted users, which count against the quota. Added by callers.
         self.used: int = 0
         self._invalid = frozenset(limits.invalid_user_ids)
         # A token bucket, full at first
@@ -88,7 +88,7 @@ class Limiter:
             error = f"the body is {size} bytes, at most {limits.max_body_bytes} are allowed"
             raise Refused(limits.statuses.body, error)
         self._check_users(user_ids)
-        # A campaign's users are unknown until its segment has run.
+        # A campaign's users are unknown.
         users = len(user_ids)
         needed = users if endpoint == "push" else 1
         if limits.quota is not None and self.used + needed > limits.quota:

@@ -28,15 +28,14 @@ _ASSUMPTIONS = {
 
 
 class PushView(Redacted, frozen=True):
-    """A push as one user got it, ``times`` in one request; ``campaign`` is a uuid if a campaign sent the push.
+    """A push as one user got it, ``times`` in one request.
 
-    ``time`` is in seconds since the epoch; ``custom_fields``, or the user's row in a campaign, fill the placeholders.
+    ``time`` is in seconds since the epoch; ``custom_fields`` fill the placeholders.
     """
 
     id: int
     time: float
     times: int
-    campaign: str | None
     message: Any
     custom_fields: Any
 
@@ -52,7 +51,6 @@ class Notification(Redacted, frozen=True, kw_only=True):
     time: float
     state: NotificationState
     silent: bool
-    campaign: str | None
     message: dict[str, Any]
     fields: dict[str, Any]
     simulated: tuple[str, ...]
@@ -76,7 +74,6 @@ def notifications(pushes: Sequence[PushView], *, now: float, platform: Platform)
             time=push.time,
             state=_state(push.time, message.get("ttl", _NEVER), replaced.get(collapse_id, _NEVER), now),
             silent=silent,
-            campaign=push.campaign,
             message=message,
             fields=push.custom_fields or {},
             simulated=_assumptions(message, silent=silent),

@@ -17,7 +17,6 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from pushsdk._core.kinds import CountOrZero, Delay, Port, Rule, check, check_arguments
-from pushsdk.emulator.campaigns.segment import Tables, segment_available
 from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.faults import Fault, Rules
@@ -163,13 +162,13 @@ class Inbox(Accepted):
         return self._store.requests(self._ref, parse(search), limit=-1, forward=True)
 
     def delivered(self, user_id: str) -> Sequence[Delivered]:
-        """Return the newest 1,000 stored pushes and campaigns that this user got, oldest first."""
+        """Return the newest 1,000 stored pushes that this user got, oldest first."""
         check("user_id", user_id, str, ValueError)
         return self._store.delivered(self._ref, user_id)[1]
 
     @property
     def changes(self) -> int:
-        """The number of changes in this inbox: requests, campaigns, deletions, faults, limits."""
+        """The number of changes in this inbox: requests, deletions, faults, limits."""
         return self._state.events.mark
 
     @property
@@ -228,14 +227,13 @@ class Emulator(Accepted):
 
     ``port`` 0 is any free one. ``faults`` are tried in order, with draws from ``seed`` (see `Fault`). ``limits`` apply
     to each inbox. A body over ``max_body`` bytes gets a 413. ``store`` is the record file, by default a
-    temporary one; each inbox keeps ``keep`` requests, for ``max_age`` seconds. ``audience`` is a folder with tables for
-    campaign segments (CSV, Parquet, JSON lines). A ``host`` other than loopback needs a ``token``, which the
-    page and the control routes then require, and ``hosts``, its names. ``log`` is called with a line for each request,
-    which contains a title. ``async with`` raises OSError if the port is in use, and `StoreError` if the store can't be
-    used.
+    temporary one; each inbox keeps ``keep`` requests, for ``max_age`` seconds. A ``host`` other than loopback needs a
+    ``token``, which the page and the control routes then require, and ``hosts``, its names. ``log`` is called with a
+    line for each request, which contains a title. ``async with`` raises OSError if the port is in use, and `StoreError`
+    if the store can't be used.
     """
 
-    __slots__ = ("_ending", "_guard", "_host", "_log", "_port", "_seed", "_service", "_tables")
+    __slots__ = ("_ending", "_guard", "_host", "_log", "_port", "_seed", "_service")
 
     def __init__(
         self,
@@ -249,7 +247,6 @@ class Emulator(Accepted):
         store: str | Path | None = None,
         keep: CountOrZero = 100_000,
         max_age: Delay | None = None,
-        audience: str | Path | None = None,
         host: str = HOST,
         hosts: Sequence[HostName] = (),
         token: HeaderText | None = None,
@@ -264,7 +261,6 @@ class Emulator(Accepted):
         self._log = log
         self._seed = seed
         records = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
-        self._tables = None if audience is None or not segment_available() else Tables(audience)
         inboxes = Inboxes(records, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
         super().__init__(records, inboxes, api_key or f"emulator-{secrets.token_hex(8)}")
         self._service: PushService | None = None  # set by __aenter__, kept afterwards for its counts
@@ -282,15 +278,11 @@ class Emulator(Accepted):
             self._inboxes.of(self.api_key)  # the page shows its rules before the first push
             port = sock.getsockname()[1]
             guard = self._guard(port=port)
-            service = PushService(
-                store=self._store, tables=self._tables, inboxes=self._inboxes, guard=guard, log=self._log
-            )
-            stack.push_async_callback(service.campaigns.aclose)
+            service = PushService(store=self._store, inboxes=self._inboxes, guard=guard, log=self._log)
             server = Server(service, Control(service, self._store, guard, self.api_key), Pages(guard))
             stack.push_async_callback(server.aclose)
             listener = await asyncio.get_running_loop().create_server(server, sock=sock, backlog=_BACKLOG)
             stack.callback(listener.close)
-            service.campaigns.start_due()
             self._service, self._port = service, port
             self._ending = stack.pop_all()
         return self
@@ -342,11 +334,11 @@ class Emulator(Accepted):
         return Inbox(self._store, self._inboxes, self.api_key if api_key is None else api_key)
 
     def advance(self, seconds: Shift) -> None:
-        """Set the service's clock forward, which starts campaigns and expires pushes."""
+        """Set the service's clock forward, which expires pushes."""
         check("seconds", seconds, Shift, ValueError)
         if self._service is None:
             raise RuntimeError("the Emulator has no clock yet: use it in `async with`")
-        self._service.advance(seconds)
+        self._service.ahead += seconds
 
     def totals(self) -> Mapping[str, int]:
         """Return the counts ``requests``, and over all keys ``users``, ``duplicates``, ``pushes``, ``campaigns``.

@@ -16,8 +16,6 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from pushsdk._core.models import MobilePush
 from pushsdk._core.words import count as counted
-from pushsdk.emulator.campaigns.lifecycle import Campaigns
-from pushsdk.emulator.campaigns.segment import Tables
 from pushsdk.emulator.faults import Fault
 from pushsdk.emulator.guard import ENDPOINTS, Guard, Refused
 from pushsdk.emulator.http_io import abort, cut, json_response, read_body, refuse
@@ -47,7 +45,6 @@ class PushService:
         self,
         *,
         store: Store,
-        tables: Tables | None,
         inboxes: Inboxes,
         guard: Guard,
         log: Callable[[str], object] | None = None,
@@ -56,7 +53,6 @@ class PushService:
         self._guard = guard
         self._store = store
         self._log = log
-        self.campaigns: Campaigns = Campaigns(store, tables, now=self.now, changed=inboxes.publish_campaign)
         self.inboxes = inboxes
         self.ahead: float = 0.0  # seconds that the service's clock was set forward
         self.requests: int = 0  # all requests on the wire, refused ones too
@@ -70,11 +66,6 @@ class PushService:
     def now(self) -> float:
         """Return the service's time in seconds since the epoch."""
         return time.time() + self.ahead
-
-    def advance(self, seconds: float) -> None:
-        """Set the service's clock forward, which starts campaigns and expires pushes. From any thread."""
-        self.ahead += seconds
-        self._loop.call_soon_threadsafe(self.campaigns.start_due)
 
     def end_of(self, request: web.BaseRequest) -> asyncio.Future[None]:
         """Return a future that is done when the client disconnects or the emulator closes."""
@@ -112,7 +103,7 @@ class PushService:
         except (RequestPayloadError, OSError):  # the body is incomplete
             return abort(request)
         try:
-            self._examine(limiter, record, request.headers)
+            self._examine(limiter, record)
         except Refused as refused:
             record.status, record.error = refused.status, refused.error
             return self._keep(record) or refuse(refused)
@@ -131,7 +122,7 @@ class PushService:
         self._report(*msgspec.structs.astuple(unmatched))
         return refuse(refused)
 
-    def _examine(self, limiter: Limiter, record: RequestRecord, headers: Mapping[str, str]) -> None:
+    def _examine(self, limiter: Limiter, record: RequestRecord) -> None:
         """Read the body into the record. Raises `Refused` if the service would refuse the request."""
         try:
             if record.endpoint == "push":
@@ -139,9 +130,8 @@ class PushService:
                 record.user_ids, record.digest = push.user_ids, push.digest()
                 _describe(record, push.message, push.user_ids[0])
             else:
-                request, trusted = read_campaign(record.body), self._guard.has_token(headers)
-                record.campaign = self.campaigns.accept(str(uuid.uuid4()), record.body, request, trusted=trusted)
-                _describe(record, request.message or MobilePush())
+                record.campaign = str(uuid.uuid4())
+                _describe(record, read_campaign(record.body).message or MobilePush())
             if limiter.limits.strict:
                 check_strictly(record.endpoint, record.body)
         except Unreadable as error:
@@ -154,16 +144,13 @@ class PushService:
         """Accept the request unless the fault prevents that, store the record, then send the response or the fault."""
         record.accepted = fault is None or fault.accepts
         record.status = _SUCCESS[record.endpoint] if fault is None else fault.code
-        campaign = record.campaign if record.accepted else None
         if (failure := self._keep(record)) is not None:
             return failure
         if record.accepted:
             limiter.used += len(record.user_ids)
-        if campaign is not None:
-            self.campaigns.start_due()
         if fault is not None:
             return await self._fail(fault, request)
-        return web.Response(status=204) if campaign is None else json_response(200, {"uuid": campaign.uuid})
+        return web.Response(status=204) if record.campaign is None else json_response(200, {"uuid": record.campaign})
 
     def _keep(self, record: RequestRecord) -> web.Response | None:
         """Store the record, without waiting for the disk; return the response if that fails."""

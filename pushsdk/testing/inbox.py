@@ -78,8 +78,7 @@ class SentPush(Struct, frozen=True, kw_only=True):
     """An accepted push, or a campaign if ``campaign`` is its uuid, with its texts as a user sees them.
 
     ``message`` and ``custom_fields`` are as sent. ``title``, ``subtitle`` and ``body`` map languages to texts, with
-    placeholders filled from the custom fields or from the user's row in the campaign's segment. ``time`` is in seconds
-    since the epoch.
+    placeholders filled from the custom fields. ``time`` is in seconds since the epoch.
     """
 
     id: int
@@ -93,15 +92,12 @@ class SentPush(Struct, frozen=True, kw_only=True):
     body: dict[str, str]
 
 
-def _sent_push(
-    source: Push | Campaign | Delivered, campaign: str | None = None, fields: Mapping[str, Any] | None = None
-) -> SentPush:
-    """Return an accepted push, or a campaign's push with the user's ``fields``."""
+def _sent_push(source: Push | Campaign | Delivered) -> SentPush:
+    """Return an accepted push or campaign."""
     content = msgspec.json.decode(source.body)
     message, custom_fields = content.get("message", {}), content.get("customFields")
-    values = fields or custom_fields or {}
     texts = {
-        part: {language: render(template, values) for language, template in message.get(part, {}).items()}
+        part: {language: render(template, custom_fields or {}) for language, template in message.get(part, {}).items()}
         for part in TEXTS
     }
     return SentPush(
@@ -110,7 +106,7 @@ def _sent_push(
         user_ids=tuple(content.get("userIds", ())),
         message=message,
         custom_fields=custom_fields,
-        campaign=campaign,
+        campaign=source.uuid if isinstance(source, Campaign) else None,
         **texts,
     )
 
@@ -213,8 +209,8 @@ class PushInbox(Accepted):
         self._inbox.forget()
 
     def sent_to(self, user_id: str) -> list[SentPush]:
-        """Return the pushes and campaigns that this user received, oldest first."""
-        return [_sent_push(push, push.campaign, push.fields) for push in self._inbox.delivered(user_id)]
+        """Return the pushes that this user received, oldest first."""
+        return [_sent_push(push) for push in self._inbox.delivered(user_id)]
 
     def summary(self) -> str:
         """Return the requests that the service received, as a failure text."""
@@ -337,7 +333,7 @@ class PushInbox(Accepted):
         self._inbox.limits = limits
 
     def advance(self, seconds: Shift) -> None:
-        """Advance the service's clock until the test ends: campaigns start, pushes expire."""
+        """Advance the service's clock until the test ends: pushes expire."""
         self.emulator.advance(seconds)
         self._ahead += seconds
 
@@ -346,8 +342,8 @@ class PushInbox(Accepted):
 
     def _all_sent(self, line: str) -> list[SentPush]:
         matches = {request.id for request in self._inbox.requests(line)}
-        pushes = [_sent_push(push) for push in self.pushes if push.id in matches]
-        pushes += [_sent_push(campaign, campaign.uuid) for campaign in self.campaigns if campaign.id in matches]
+        sources: list[Push | Campaign] = [*self.pushes, *self.campaigns]
+        pushes = [_sent_push(source) for source in sources if source.id in matches]
         return sorted(pushes, key=lambda push: push.id)
 
     def _looks(self, line: str, count: Count, condition: Callable[[], object] | None, timeout: Delay) -> Iterator[None]:

@@ -124,11 +124,10 @@ def options_given(monkeypatch):
 
 
 def test_every_option_reaches_the_emulator(options_given, tmp_path, command):
-    files = {name: tmp_path / name for name in ("limits", "faults", "token", "store", "audience")}
+    files = {name: tmp_path / name for name in ("limits", "faults", "token", "store")}
     files["limits"].write_text('{"max_users": 7}')
     files["faults"].write_text('\ufeff[{"fault": "hang", "first": 1}]')
     files["token"].write_text("\ufeffs3cret")
-    files["audience"].mkdir()
     named = " ".join(f"--{name} {file}" for name, file in files.items()).replace("--token", "--token-file")
     words = f"{named} --strict --seed 3 --keep 5 --max-age 1.5 --allow-host push.test --allow-host push.test:80"
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -143,16 +142,8 @@ def test_every_option_reaches_the_emulator(options_given, tmp_path, command):
     assert options_given["keep"] == 5
     assert options_given["max_age"] == 1.5
     assert options_given["store"] == files["store"]
-    assert options_given["audience"] == files["audience"]
     assert options_given["token"] == "s3cret"
     assert list(options_given["hosts"]) == ["push.test", "push.test:80"]
-
-
-def test_an_audience_needs_duckdb(command, tmp_path, monkeypatch):
-    monkeypatch.setattr(emulator_module, "segment_available", lambda: False)
-    result = command("emulator --audience", tmp_path)
-    assert result.code == 4
-    assert result.err == "pushsdk: --audience needs duckdb (the extra 'audience'): pip install duckdb\n"
 
 
 # -- pushsdk emulator exec ------------------------------------------------------------------------------------------

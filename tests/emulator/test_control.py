@@ -18,7 +18,6 @@ WRONG = [
     ("GET", "/requests/x", None, 404, "must be a number"),
     ("GET", f"/requests/{'9' * 19}", None, 404, "must be a number"),
     ("GET", "/requests/7", None, 404, "no request with this id"),
-    ("GET", "/campaigns/%00", None, 404, "no campaign of this inbox has this uuid"),
     ("DELETE", "/health", None, 405, "GET"),
     ("OPTIONS", "/requests", None, 405, "GET or POST or DELETE"),
     # Queries
@@ -111,15 +110,13 @@ async def test_each_key_has_an_inbox_which_is_also_read_by_its_public_name(wire,
     (inbox,) = await wire.get("/inboxes")
     assert await wire.get("/service") == {"api_key": emulator.api_key, "inbox": inbox["inbox"]}
     await wire.push("ann")
-    uuid = (await wire.campaign()).json["uuid"]
     other = Api(emulator, Api_Key="another")
-    assert [await other.get(path) for path in ("/users", "/campaigns")] == [{"users": [], "next": None}, []]
-    for method, path in (("GET", "/requests/1"), ("GET", f"/campaigns/{uuid}"), ("POST", f"/campaigns/{uuid}/start")):
-        assert (await other.refused(method, path, {}))[0] == 404
+    assert await other.get("/users") == {"users": [], "next": None}
+    assert (await other.refused("GET", "/requests/1"))[0] == 404
     assert (await other.done("DELETE", "/requests/1"))["deleted"] == 0
     await wire.push("bob", Api_Key="another")
     second, first = await wire.get("/inboxes", Api_Key=None)  # the latest first
-    assert [(inbox["label"], inbox["requests"]) for inbox in (first, second)] == [("Inbox 1", 2), ("Inbox 2", 1)]
+    assert [(inbox["label"], inbox["requests"]) for inbox in (first, second)] == [("Inbox 1", 1), ("Inbox 2", 1)]
     users = await wire.get(f"/users?inbox={first['inbox']}", Api_Key=None)
     assert users == {"users": [{"user_id": "ann", "accepted": 1, "same": 1}], "next": None}
     monkeypatch.setattr("pushsdk.emulator.inboxes._MAX_INBOXES", 2)
@@ -220,7 +217,6 @@ async def test_requests_are_searched_downloaded_and_deleted(wire, emulator):
     for path, deleted in (("?search=user:ann", 1), ("/2", 1), ("/2", 0), ("?all=true", 2)):
         assert await wire.done("DELETE", f"/requests{path}") == {"deleted": deleted}
     assert (await wire.get("/requests"))["requests"] == []
-    assert await wire.get("/campaigns") == []
     assert emulator.users() == {"ann": 1, "bob": 1}  # the counts stay
 
 

@@ -69,7 +69,7 @@ def sqlite(path, script):
 
 def newer(path):
     Database(path).close()
-    sqlite(path, "PRAGMA user_version = 7")
+    sqlite(path, "PRAGMA user_version = 8")
 
 
 def damaged(path):
@@ -78,7 +78,7 @@ def damaged(path):
     path.write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
 
 
-OURS = "PRAGMA application_id = 1885695349; PRAGMA user_version = 6;"
+OURS = "PRAGMA application_id = 1885695349; PRAGMA user_version = 7;"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ OURS = "PRAGMA application_id = 1885695349; PRAGMA user_version = 6;"
         (lambda path: path.write_bytes(b"x" * 5000), "it is no emulator store, or it is damaged"),
         (lambda path: path.write_bytes(b"SQLite format 3\0"), "no emulator store, or it is damaged"),
         (lambda path: sqlite(path, "CREATE TABLE theirs(x)"), "no emulator store but another program's database"),
-        (newer, "it has version 7 of an emulator store, this pushsdk has version 6"),
+        (newer, "it has version 8 of an emulator store, this pushsdk has version 7"),
         (
             lambda path: sqlite(path, f"{OURS} PRAGMA journal_mode = WAL; CREATE TABLE theirs(x)"),
             "no such table: store",

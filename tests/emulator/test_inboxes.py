@@ -7,9 +7,7 @@ import pytest
 from support.control_api import until
 
 from pushsdk import AsyncPushClient
-from pushsdk.emulator import Emulator, Fault, ServiceLimits
-from pushsdk.emulator.faults import Rules
-from pushsdk.emulator.inboxes import Inboxes
+from pushsdk.emulator import Emulator, Fault
 from pushsdk.emulator.store.database import StoreError
 
 
@@ -86,11 +84,11 @@ async def test_a_failed_start_leaves_the_store_free(wire, tmp_path, running, mon
     with pytest.raises(OSError, match="in use"):
         await Emulator(port=wire.port, store=tmp_path / "kept").__aenter__()
 
-    def fail(self):
+    def fail(*_):
         raise StoreError("damaged")
 
     with monkeypatch.context() as patch, pytest.raises(StoreError, match="damaged"):
-        patch.setattr("pushsdk.emulator.campaigns.lifecycle.Campaigns.start_due", fail)
+        patch.setattr("pushsdk.emulator.store.queries.Store.reuse", fail)
         await Emulator(store=tmp_path / "kept").__aenter__()
     async with running(store=tmp_path / "kept") as other:
         assert (await other.push("ann")).status == 204
@@ -113,9 +111,3 @@ async def test_the_address_reaches_the_emulator(host, shown):
         assert emulator.url.startswith(f"http://{shown}:")
         async with AsyncPushClient(emulator.base_url, emulator.api_key) as client:
             await client.send("ann", {"iosEnabled": True})
-
-
-def test_a_campaign_of_an_inbox_that_was_not_opened_changes_none():
-    inboxes = Inboxes(None, rules=Rules([]), limits=ServiceLimits())
-    inboxes.publish_campaign(7, "uuid", 3)
-    assert inboxes.all.events.mark == 0

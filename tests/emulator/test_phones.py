@@ -17,7 +17,7 @@ ANDROID = {"androidActionUrl", "largeIconUrl", "smallIconResourceId", "androidCh
 
 def sent(message=MESSAGE, **more):
     """A push for both platforms by default."""
-    given = {"id": 1, "time": 100.0, "times": 1, "campaign": None, "custom_fields": None, "message": BOTH | message}
+    given = {"id": 1, "time": 100.0, "times": 1, "custom_fields": None, "message": BOTH | message}
     return PushView(**given | more)
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from pushsdk.emulator.store.records import Campaign, RequestRecord, RequestSummary
+from pushsdk.emulator.store.records import RequestRecord, RequestSummary
 
 
 def push(box, *users, title="hello", digest=0, **fields):
@@ -20,9 +20,8 @@ def refused(box):
 
 def campaign(box, uuid):
     """An accepted campaign."""
-    accepted = Campaign(uuid=uuid, body=b"{}", time=1.0)
     return RequestRecord(
-        inbox=box.id, endpoint="campaigns", status=200, accepted=True, campaign=accepted, body=b"{}", time=1.0
+        inbox=box.id, endpoint="campaigns", status=200, accepted=True, campaign=uuid, body=b"{}", time=1.0
     )
 
 

@@ -41,7 +41,7 @@ def test_accepted_pushes_and_campaigns_are_shown_with_placeholders_filled_and_co
     assert inbox.users() == {"ann": 3, "bob": 1}
     assert inbox.duplicates() == {"ann": 2}
     assert [push.user_ids for push in inbox.pushes] == [("ann", "bob"), ("ann",), ("ann",)]
-    assert [campaign.name for campaign in inbox.campaigns] == ["spring"]
+    assert [campaign.request["name"] for campaign in inbox.campaigns] == ["spring"]
     assert inbox.assert_sent(title="Hallo")[-1].campaign == inbox.campaigns[0].uuid
 
 

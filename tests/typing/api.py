@@ -434,7 +434,7 @@ def test_with_the_service(push: PushInbox, push_env: PushInbox, push_emulator: E
     assert_type(sent, list[SentPush])
     assert_type(sent[0].title, dict[str, str])
     assert_type(push.wait_for("u", count=2, timeout=1), list[SentPush])
-    push.wait_for(condition=lambda: push.campaigns and push.campaigns[0].state == "done")
+    push.wait_for(condition=lambda: push.campaigns and push.campaigns[0].request["name"] == "spring")
     push.limits = ServiceLimits(max_users=1)
     push.fault("hang")  # type: ignore[arg-type]
     push.advance(60)

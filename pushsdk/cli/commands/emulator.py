@@ -28,7 +28,6 @@ from pushsdk.cli.options import Flag
 from pushsdk.cli.settings import emulator_file
 from pushsdk.cli.terminal import say, warn
 from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError
-from pushsdk.emulator.campaigns.segment import segment_available
 from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.guard import HOST
 from pushsdk.emulator.server import HeaderText, bind
@@ -69,14 +68,10 @@ class EmulatorOptions:
     """Keep at most this many requests in each inbox."""
     max_age: float | None = None
     """Keep requests for at most this many seconds. [default: no limit]"""
-    audience: Path | None = None
-    """Run campaign segments on the CSV, Parquet and JSON lines files in this folder."""
 
 
 def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
     """Return the emulator that the options describe. Raises CommandError."""
-    if options.audience is not None and not segment_available():
-        raise CommandError("--audience needs duckdb (the extra 'audience'): pip install duckdb", Exit.CANNOT_RUN)
     limits = ServiceLimits()
     if options.limits is not None:
         with _option_errors(f"--limits {options.limits}"):
@@ -96,7 +91,6 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
             store=options.store,
             keep=options.keep,
             max_age=options.max_age,
-            audience=options.audience,
             **server,
         )
 

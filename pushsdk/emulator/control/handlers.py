@@ -22,13 +22,11 @@ from pushsdk.emulator.http_io import PRIVATE, json_response, read_body, refuse
 from pushsdk.emulator.inboxes import Event, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
-from pushsdk.emulator.shapes import LARGE
 from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import NO_BOUND, Store
-from pushsdk.emulator.store.records import Campaign, InboxView, RequestSummary, Unmatched, UserCount
+from pushsdk.emulator.store.records import InboxView, RequestSummary, Unmatched, UserCount
 from pushsdk.emulator.store.search import Search, parse
 
-_MAX_CAMPAIGNS = 1000  # in the list
 _MAX_EXPORT = 1000  # requests in a download
 _MAX_BODIES = 16 * 1024 * 1024  # bytes read to show one user's pushes
 _LOOK_INTERVAL = 0.1  # seconds until a stream looks for new events: a page draws no faster
@@ -155,7 +153,7 @@ class Control:
     @route("POST", "/clock")
     async def set_clock(self, body: routes.ClockBody) -> routes.Clock:
         """Set the clock forward."""
-        self._service.advance(body.advance)
+        self._service.ahead += body.advance
         return await self.get_clock()
 
     # Users
@@ -241,33 +239,6 @@ class Control:
         inbox.events.publish("deleted", id=only or 0)
         return views.DeleteResult(deleted)
 
-    # Campaigns
-
-    @route("GET", "/campaigns")
-    def get_campaigns(self, inbox: InboxState) -> list[views.CampaignView]:
-        """Return the newest campaigns."""
-        campaigns = self._store.campaigns(inbox.ref, limit=_MAX_CAMPAIGNS, size=LARGE)
-        return [views.campaign_view(campaign) for campaign in reversed(campaigns)]
-
-    @route("GET", "/campaigns/{uuid}")
-    def get_campaign(self, inbox: InboxState, uuid: str, query: routes.PageQuery) -> views.CampaignView:
-        """Return one campaign and its next recipients."""
-        campaign = self._campaign(inbox, uuid)
-        return views.campaign_view(campaign, self._store.recipients(campaign, after=query.after, limit=query.limit))
-
-    @route("POST", "/campaigns/{uuid}/start")
-    async def start_campaign(self, inbox: InboxState, uuid: str) -> views.CampaignView:
-        """Start a campaign now."""
-        campaign = await asyncio.to_thread(self._campaign, inbox, uuid)
-        with _refused(409):
-            return views.campaign_view(self._service.campaigns.start(inbox.ref.id, campaign))
-
-    def _campaign(self, inbox: InboxState, uuid: str) -> Campaign:
-        campaign = self._store.campaign(inbox.ref, uuid)
-        if campaign is None:
-            raise Refused(404, "no campaign of this inbox has this uuid")
-        return campaign
-
     # Events
 
     @route("GET", "/events", over_all=True)
@@ -299,9 +270,7 @@ class Control:
             return _frame("resync", {})
         frames = [_frame("request", request) for request in requests]
         others = dict.fromkeys(
-            _frame(event.kind, {"id": event.id or None, "uuid": event.uuid or None})
-            for event in events
-            if event.kind != "request"
+            _frame(event.kind, {"id": event.id or None}) for event in events if event.kind != "request"
         )
         return b"".join((*frames, *others))
 

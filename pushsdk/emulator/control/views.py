@@ -11,7 +11,7 @@ from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.phones import Notification, Platform, PushView, notifications
 from pushsdk.emulator.shapes import LARGE, READERS, Unreadable, is_large
 from pushsdk.emulator.snippets import curl
-from pushsdk.emulator.store.records import Campaign, CampaignState, Delivered, Recipient, RequestSummary, UserCount
+from pushsdk.emulator.store.records import Delivered, RequestSummary, UserCount
 
 T = TypeVar("T")
 
@@ -64,7 +64,6 @@ class UserView(Struct, frozen=True, kw_only=True):
 
     user_id: str
     accepted: int
-    campaigns: int
     pushes: Sequence[PushView]
     devices: Mapping[str, Sequence[Notification]]
 
@@ -74,13 +73,6 @@ class UserPage(Struct, frozen=True):
 
     users: Sequence[UserCount]
     next: str | None
-
-
-class CampaignView(CampaignState, frozen=True, kw_only=True):
-    """A campaign: its schedule, its segment and the result."""
-
-    segment: Any
-    recipients: Sequence[Recipient] = ()
 
 
 class FaultList(Struct, frozen=True):
@@ -149,24 +141,14 @@ def user_view(user_id: str, accepted: int, delivered: Sequence[Delivered], now: 
     pushes = []
     for push in delivered:
         content = _BodyContent() if is_large(push.body) else _content(push.body)
-        fields = content.custom_fields if push.campaign is None else push.fields
-        pushes.append(PushView(push.id, push.time, push.times, push.campaign, content.message, fields))
-    shown = [push for push in pushes if push.message is not None]  # a campaign may have no message
+        pushes.append(PushView(push.id, push.time, push.times, content.message, content.custom_fields))
+    shown = [push for push in pushes if push.message is not None]
     return UserView(
         user_id=user_id,
         accepted=accepted,
-        campaigns=sum(push.campaign is not None for push in pushes),
         pushes=pushes,
         devices={name: notifications(shown, now=now, platform=name) for name in _PLATFORMS},
     )
-
-
-def campaign_view(campaign: Campaign, recipients: Sequence[Recipient] = ()) -> CampaignView:
-    """Return a campaign with one page of its recipients."""
-    state = msgspec.structs.asdict(campaign)
-    body = state.pop("body")
-    segment = _content(body).segment if len(body) <= LARGE else None
-    return CampaignView(**state, segment=segment, recipients=recipients)
 
 
 def faults(rules: Rules) -> FaultList:
@@ -183,7 +165,6 @@ class _BodyContent(Struct, frozen=True, rename="camel"):
 
     message: dict[str, Any] | None = None
     custom_fields: dict[str, Any] | None = None
-    segment: Any = None
 
 
 def _content(body: bytes) -> _BodyContent:

@@ -18,7 +18,7 @@ _WRITER_CACHE_KIB, _READER_CACHE_KIB = 16_384, 2_048
 _WAL_LIMIT = 64 * 1024 * 1024
 
 _SCHEMA = Path(__file__).with_name("schema.sql").read_text()
-_FORMAT = FileFormat(name="emulator store", application_id=0x70656D75, version=6, schema=_SCHEMA)  # "pemu"
+_FORMAT = FileFormat(name="emulator store", application_id=0x70656D75, version=7, schema=_SCHEMA)  # "pemu"
 
 
 class StoreError(Exception):

@@ -10,7 +10,7 @@ import re
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import groupby, islice
 from operator import itemgetter
@@ -28,7 +28,6 @@ from pushsdk.emulator.store.records import (
     InboxView,
     Preview,
     Push,
-    Recipient,
     RequestRecord,
     RequestSummary,
     UserCount,
@@ -41,9 +40,6 @@ _ALL = Search()
 
 _TEXT = Path(__file__).with_name("queries.sql").read_text(encoding="utf-8")
 _SQL: dict[str, str] = dict(re.findall(r"-- (\w+).*\n([^;]+);", _TEXT))  # by the name in the comment above each
-_STATE = ("uuid", "name", "external_id", "state", "start", "reading", "started", "finished", "users", "error")
-_CAMPAIGN = f"SELECT id, time, {', '.join(f'campaigns.{name}' for name in _STATE)}"
-_CAMPAIGN_FROM = "FROM campaigns JOIN requests ON id = request"
 
 _ACCEPTED = "SELECT coalesce(sum(times), 0) FROM received WHERE inbox = ? AND (stem, length, digits) = (?, ?, ?)"
 
@@ -190,26 +186,6 @@ class Store:
         with self._writing() as db:
             return db.execute(f"DELETE FROM requests WHERE id IN (SELECT id {where})", values).rowcount
 
-    def update(self, campaign: Campaign) -> None:
-        """Store the campaign state, if the campaign still exists."""
-        state = ", ".join(f"{name} = :{name}" for name in _STATE)
-        with self._writing() as db:
-            db.execute(f"UPDATE campaigns SET {state} WHERE request = :id", msgspec.structs.asdict(campaign))
-
-    def deliver(self, campaign: Campaign, batch: Iterable[tuple[str, Mapping[str, object]]]) -> bool:
-        """Store recipients and their segment rows; return False if the campaign no longer exists."""
-        rows = [(campaign.id, *_key(user), _encode(fields)) for user, fields in batch]
-        with self._writing() as db:
-            if db.execute("SELECT 1 FROM campaigns WHERE request = ?", (campaign.id,)).fetchone() is None:
-                return False
-            db.executemany("INSERT INTO recipients VALUES (?, ?, ?, ?, ?)", rows)
-            return True
-
-    def withdraw(self, campaign: Campaign) -> None:
-        """Delete a campaign's recipients, so that the campaign can run again."""
-        with self._writing() as db:
-            db.execute("DELETE FROM recipients WHERE request = ?", (campaign.id,))
-
     # Users
 
     def accepted(self, inbox: InboxRef, user_id: str) -> int:
@@ -234,43 +210,15 @@ class Store:
     def delivered(
         self, inbox: InboxRef, user_id: str, *, limit: int = 1000, size: int = NO_BOUND
     ) -> tuple[int, list[Delivered]]:
-        """Return `accepted` and the user's newest stored pushes and campaigns, oldest first, in one snapshot.
+        """Return `accepted` and the user's newest stored pushes, oldest first, in one snapshot.
 
         Bodies are included newest first, up to ``size`` bytes in all; further ones are empty.
         """
         key = _key(user_id)
         with self.open().reading() as db:
             (accepted,) = db.execute(_ACCEPTED, (inbox.id, *key)).fetchone()
-            rows = db.execute(_SQL["delivered"], (inbox.id, *key, *key, inbox.id, limit, size)).fetchall()
-        return accepted, [
-            Delivered(**{**row, "fields": row["fields"] and msgspec.json.decode(row["fields"])}) for row in rows
-        ]
-
-    # Campaigns
-
-    def campaigns(self, inbox: InboxRef, *, limit: int = -1, size: int = NO_BOUND) -> tuple[Campaign, ...]:
-        """Return the newest stored campaigns, oldest first. A body over ``size`` bytes is left empty."""
-        body = "CASE WHEN bytes <= ? THEN body ELSE x'' END AS body"
-        query = f"{_CAMPAIGN}, {body} {_CAMPAIGN_FROM} WHERE inbox = ? ORDER BY id DESC LIMIT ?"
-        return tuple(Campaign(**row) for row in self._all(query, size, inbox.id, limit))[::-1]
-
-    def campaign(self, inbox: InboxRef, uuid: str) -> Campaign | None:
-        """Return one campaign in this inbox."""
-        row = self._first(f"{_CAMPAIGN}, body {_CAMPAIGN_FROM} WHERE uuid = ? AND inbox = ?", uuid, inbox.id)
-        return row and Campaign(**row)
-
-    def unfinished(self) -> list[tuple[int, str, str, float]]:
-        """Return inbox, uuid, state and start for all running campaigns and those that wait for a time."""
-        query = f"SELECT inbox, uuid, state, coalesce(start, 0) {_CAMPAIGN_FROM}"
-        query += " WHERE state = 'running' OR state = 'waiting' AND start NOT NULL ORDER BY start, id"
-        return [tuple(row) for row in self._all(query)]
-
-    def recipients(self, campaign: Campaign, *, after: str = "", limit: int = 100) -> list[Recipient]:
-        """Return a campaign's recipients with their rows, as people count, from ``after`` on."""
-        return [
-            Recipient(user, msgspec.json.decode(fields))
-            for user, fields in self._all(_SQL["recipients"], campaign.id, *_key(after), limit)
-        ]
+            rows = db.execute(_SQL["delivered"], (inbox.id, *key, limit, size)).fetchall()
+        return accepted, [Delivered(**row) for row in rows]
 
     # Requests
 
@@ -278,6 +226,13 @@ class Store:
         """Return the stored accepted pushes, oldest first."""
         query = "SELECT id, body, time FROM requests WHERE inbox = ? AND endpoint = 'push' AND accepted ORDER BY id"
         return tuple(Push(**row) for row in self._all(query, inbox.id))
+
+    def campaigns(self, inbox: InboxRef) -> tuple[Campaign, ...]:
+        """Return the stored accepted campaigns, oldest first."""
+        query = (
+            "SELECT id, campaign AS uuid, body, time FROM requests WHERE inbox = ? AND campaign NOT NULL ORDER BY id"
+        )
+        return tuple(Campaign(**row) for row in self._all(query, inbox.id))
 
     def requests(
         self,
@@ -330,10 +285,6 @@ def _insert(db: Connection, record: RequestRecord) -> int:
             for user, times in Counter(record.user_ids).items()
         ],
     )
-    if record.campaign is not None:
-        state = [getattr(record.campaign, name) for name in _STATE]
-        marks = ", ".join("?" * len(_STATE))
-        db.execute(f"INSERT INTO campaigns(request, {', '.join(_STATE)}) VALUES (?, {marks})", (request, *state))
     return request
 
 
@@ -358,9 +309,7 @@ def _where(inbox: InboxRef, search: Search, after: int, before: int, key: str = 
     for user in search.users:
         where += (
             f" AND (id IN (SELECT request FROM received WHERE inbox {'= ?' if own else 'IN (SELECT id FROM inboxes)'}"
-            " AND (stem, length, digits) = (?, ?, ?) UNION ALL"
-            " SELECT request FROM campaigns JOIN recipients USING (request) WHERE (stem, length, digits) = (?, ?, ?)"
-            f") OR {_SQL['refused_to']})"
+            f" AND (stem, length, digits) = (?, ?, ?)) OR {_SQL['refused_to']})"
         )
-        values += [*own, *_key(user), *_key(user), user]
+        values += [*own, *_key(user), user]
     return where, values

@@ -1,6 +1,5 @@
 """The values that the store keeps and returns: requests, pushes, campaigns, users."""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -33,8 +32,8 @@ class RequestRecord(Struct, kw_only=True):
     """One request to be stored; the store sets ``id``.
 
     ``status`` is None if no response was sent. ``accepted`` says whether the service accepted the request, which a
-    fault can hide from the client: only then its users and its campaign are stored. ``user_ids`` and ``digest`` (for
-    the other content) come from a push. Lists show ``preview``, searches find ``title`` and ``text``.
+    fault can hide from the client: only then its users and the uuid of its ``campaign`` are stored. ``user_ids`` and
+    ``digest`` (for the other content) come from a push. Lists show ``preview``, searches find ``title`` and ``text``.
     """
 
     inbox: int
@@ -46,7 +45,7 @@ class RequestRecord(Struct, kw_only=True):
     preview: Preview = Preview()
     title: str = ""
     text: str = ""
-    campaign: "Campaign | None" = None
+    campaign: str | None = None
     status: int | None = None
     accepted: bool = False
     fault: str | None = None
@@ -86,31 +85,13 @@ class _PushContent(Struct, frozen=True, rename="camel"):
     custom_fields: dict[str, Any] | None = None
 
 
-class CampaignState(Struct, frozen=True, kw_only=True):
-    """One accepted campaign: the response's ``uuid``, ``time`` as in `Push`.
+class Campaign(Struct, frozen=True, kw_only=True):
+    """One accepted campaign create request: the response's ``uuid``, and ``id``, ``body`` and ``time`` as in `Push`."""
 
-    ``state`` is "waiting", "running", "done", "failed" or "not run". ``start`` is in seconds since the epoch, None if
-    the campaign has to be started by hand; ``reading`` explains it. ``users`` and ``error`` are the segment's result.
-    """
-
+    id: int
     uuid: str
-    time: float
-    id: int = 0
-    name: str | None = None
-    external_id: str | None = None
-    state: str = "not run"
-    start: float | None = None
-    reading: str = ""
-    started: float | None = None
-    finished: float | None = None
-    users: int | None = None
-    error: str | None = None
-
-
-class Campaign(CampaignState, frozen=True, kw_only=True):
-    """A campaign with its request's raw ``body``."""
-
     body: bytes
+    time: float
 
     @property
     def request(self) -> dict[str, Any]:
@@ -120,24 +101,12 @@ class Campaign(CampaignState, frozen=True, kw_only=True):
 
 
 class Delivered(Struct, frozen=True, kw_only=True):
-    """A push request or campaign as one user got it, ``times`` in one request.
-
-    For a campaign, ``campaign`` is the uuid and ``fields`` the user's row in the segment.
-    """
+    """A push request as one user got it, ``times`` in one request."""
 
     id: int
     time: float
     body: bytes
     times: int
-    campaign: str | None = None
-    fields: dict[str, Any] | None = None
-
-
-class Recipient(Struct, frozen=True):
-    """A user of a campaign, and the segment row that fills the placeholders."""
-
-    user_id: str
-    fields: Mapping[str, Any]
 
 
 class RequestSummary(Preview, frozen=True, kw_only=True):

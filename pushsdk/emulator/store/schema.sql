@@ -20,6 +20,7 @@ CREATE TABLE requests(
     fault TEXT,
     error TEXT,
     users INTEGER NOT NULL,
+    campaign TEXT,                           -- the uuid of an accepted campaign
     bytes INTEGER NOT NULL,
     preview BLOB NOT NULL,
     title TEXT NOT NULL,
@@ -49,23 +50,3 @@ CREATE TABLE received(                       -- accepted pushes of each user; ou
     times INTEGER NOT NULL,
     user TEXT AS (stem || digits),
     PRIMARY KEY(inbox, stem, length, digits, digest, request)) WITHOUT ROWID;
-CREATE TABLE campaigns(
-    request INTEGER PRIMARY KEY REFERENCES requests ON DELETE CASCADE,
-    uuid TEXT NOT NULL UNIQUE,
-    name TEXT,
-    external_id TEXT,
-    state TEXT NOT NULL,
-    start REAL,
-    reading TEXT NOT NULL,
-    started REAL,
-    finished REAL,
-    users INTEGER,
-    error TEXT);
-CREATE TABLE recipients(
-    request INTEGER NOT NULL REFERENCES campaigns ON DELETE CASCADE,
-    stem TEXT NOT NULL,                      -- this and the next two as in `received`
-    length INTEGER NOT NULL,
-    digits TEXT NOT NULL,
-    fields TEXT NOT NULL,
-    user TEXT AS (stem || digits),
-    PRIMARY KEY(request, stem, length, digits)) WITHOUT ROWID;

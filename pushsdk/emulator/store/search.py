@@ -129,7 +129,7 @@ _READERS: dict[str, Callable[[str, object], _Condition | None]] = {
     "title": lambda value, term: _Condition(term, _TEXTS["title"], [value.casefold()]),
     "body": lambda value, term: _Condition(term, _TEXTS["body"], [value.casefold()]),
     "lang": lambda value, term: _Condition(term, _TERMS["lang"], [f" {value.casefold()}{end}" for end in " -_"]),
-    "campaign": lambda value, term: _Condition(term, _TERMS["campaign"], [value.lower(), value]),
+    "campaign": lambda value, term: _Condition(term, _TERMS["campaign"], [value.lower()]),
     "group": _group,
     "is": _is,
     "status": _status,

@@ -1,4 +1,4 @@
-// The service's clock; setting it forward starts campaigns and expires notifications.
+// The service's clock; setting it forward expires notifications.
 
 import { call, get } from "./api.js";
 import { fill, h, simulated, toast } from "./dom.js";
@@ -16,7 +16,7 @@ export class Clock {
     this.root = h(
       "section",
       { class: "block" },
-      h("h3", null, "Clock ", simulated("For all inboxes: everything due by the new time happens now.")),
+      h("h3", null, "Clock ", simulated("For all inboxes: every push that has lived its ttl by the new time expires now.")),
       this.text,
       h("div", { class: "row" }, STEPS.map(([name, seconds]) => h("button", { type: "button", class: "button", onclick: () => this.advance(seconds) }, name))),
     );

@@ -113,7 +113,7 @@ export class Detail {
           "p",
           { class: "eyebrow" },
           `${request.endpoint === "campaigns" ? "Campaign" : "Push"} ${request.id} · ${clock(request.time)} · `,
-          request.endpoint === "campaigns" ? h("a", { href: `#/campaigns/${request.campaign ?? ""}` }, "see its campaign") : plural(request.users, "user"),
+          request.endpoint === "campaigns" ? bdi(request.campaign ?? "no uuid", "mono") : plural(request.users, "user"),
         ),
         h("h2", { dir: direction(language) }, title === "" ? h("span", { class: "quiet" }, "No title") : clipped(title, 140, "Title")),
         request.accepted && request.fault ? trouble(request) : null,

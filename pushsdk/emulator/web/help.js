@@ -15,7 +15,7 @@ const KEYS = [
   [["s"], "send the push again"],
   [["x"], "edit the push and send it"],
   [["Ctrl", "Enter"], "send what is composed"],
-  [["1", "2", "3", "4", "5"], "pushes, campaigns, users, faults, compose"],
+  [["1", "2", "3", "4"], "pushes, users, faults, compose"],
   [["Enter", "Esc"], "leave the search, which stays"],
   [["Esc"], "close"],
   [["?"], "this help"],

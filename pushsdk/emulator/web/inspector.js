@@ -37,7 +37,7 @@ export function inspector({ request, message, values, tab, switched, edited }) {
 
 function overview(request, message, values, edited) {
   if (!isObject(request.body)) return [h("p", { class: "hint" }, "The body holds no fields that can be shown here: see Raw.")];
-  return [placeholders(message, values, edited), fields(request, message), actions(message), data(request, message)];
+  return [campaign(request), placeholders(message, values, edited), fields(request, message), actions(message), data(request, message)];
 }
 
 function placeholders(message, values, edited) {
@@ -59,6 +59,24 @@ function placeholders(message, values, edited) {
     h("p", { class: "hint" }, "Empty shows the ", h("span", { class: "ph fallback" }, "fallback"), ", filled in the ", h("span", { class: "ph value" }, "value"), "."),
     [...found].slice(0, 30).map(([name, fallbacks]) => input(name, fallbacks)),
   );
+}
+
+/** The name, schedule and segment of a campaign. */
+function campaign({ endpoint, body }) {
+  if (endpoint !== "campaigns") return null;
+  const given = Object.entries({ name: body.name, externalId: body.externalId, ...prefixed("schedule", body.schedule), ...prefixed("segment", body.segment) });
+  const rows = given.filter(([, value]) => value !== undefined).map(([name, value]) => [h("span", { class: "mono" }, name), clipped(plain(value), 600, name)]);
+  return h(
+    "section",
+    null,
+    h("h3", null, "Campaign"),
+    h("p", { class: "hint" }, "Stored, not run: the interface defines neither the query's language nor its tables."),
+    facts(rows),
+  );
+}
+
+function prefixed(group, fields) {
+  return isObject(fields) ? Object.fromEntries(Object.entries(fields).slice(0, 20).map(([name, value]) => [`${group}.${name.slice(0, 80)}`, value])) : {};
 }
 
 /** Every field of the message that has no place of its own. */

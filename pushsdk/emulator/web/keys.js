@@ -2,7 +2,7 @@
 
 import { help } from "./help.js";
 
-const VIEWS = { 1: "pushes", 2: "campaigns", 3: "users", 4: "faults", 5: "compose", c: "compose" };
+const VIEWS = { 1: "pushes", 2: "users", 3: "faults", 4: "compose", c: "compose" };
 
 /** @param {object} app as in main */
 export function listen(app) {

@@ -193,7 +193,7 @@ function firstText(texts, preferred) {
 }
 
 function audience(row) {
-  if (row.endpoint === "campaigns" || row.campaign) return h("span", { class: "to" }, icon("megaphone"), "campaign");
+  if (row.endpoint === "campaigns") return h("span", { class: "to" }, icon("megaphone"), "campaign");
   if (!row.users) return null;
   if (row.users > 3) return crowd(row);
   return h("span", { class: "to" }, icon("users"), row.first_user ? bdi(row.first_user.slice(0, 60)) : null, others(row));

@@ -1,7 +1,6 @@
 // The start of the page: wires the parts, follows the address, the keys and the stream.
 
 import { ALL, address, call, get, headers, inbox, setInbox, setToken } from "./api.js";
-import { Campaigns } from "./campaigns.js";
 import { Compose } from "./compose.js";
 import { readService, service } from "./connect.js";
 import { dialog, fill, h, toast } from "./dom.js";
@@ -26,7 +25,7 @@ class App {
     this.elsewhere = new Elsewhere((name) => this.choose(name).then(() => this.go("#/pushes")));
     document.getElementById("top").after(this.elsewhere.root);
     this.top = new Top({ chose: (name) => this.choose(name), opened: () => this.look(), named: () => this.rename() });
-    this.views = { pushes: new Pushes(this), compose: new Compose(this), campaigns: new Campaigns(this), users: new Users(this), faults: new Faults(this) };
+    this.views = { pushes: new Pushes(this), compose: new Compose(this), users: new Users(this), faults: new Faults(this) };
     this.choice = new Choice((name) => this.choose(name, location.hash));
     this.frames = new Frames({ requests: (rows, count) => this.arrived(rows, count), other: (event, data) => this.happened(event, data) });
     this.refresh = later(500, () => this.choice.root.hidden && this.views[this.view]?.refresh?.());
@@ -56,7 +55,7 @@ class App {
     const [, key, id] = /^#\/(\w+)(?:\/(.*))?$/.exec(location.hash) ?? [];
     this.view = Object.hasOwn(this.views, key) ? key : "pushes";
     // Only requests can be shown over all inboxes; a link from a request leads into its inbox.
-    const needsOne = inbox() === ALL && ["campaigns", "users", "faults"].includes(this.view);
+    const needsOne = inbox() === ALL && ["users", "faults"].includes(this.view);
     const from = this.views.pushes.detail.request?.inbox;
     if (needsOne && id && from) return this.choose(from, location.hash);
     for (const [name, view] of Object.entries(this.views)) view.root.hidden = needsOne || name !== this.view;
@@ -126,7 +125,7 @@ class App {
     this.paint();
     const { pushes } = this.views;
     pushes.detail.empty();
-    if (hash === null && /^#\/(pushes|users|campaigns)\/./.test(location.hash) && this.chosenBefore) this.go(`#/${this.view}`);
+    if (hash === null && /^#\/(pushes|users)\/./.test(location.hash) && this.chosenBefore) this.go(`#/${this.view}`);
     this.chosenBefore = true;
     pushes.clear();
     this.connect();

@@ -67,7 +67,7 @@ function item(platform, one) {
     h(
       "p",
       { class: "tray-note", dir: "ltr" },
-      h("a", { href: `#/pushes/${Number(one.push)}` }, `${one.campaign ? "Campaign" : "Push"} ${one.push}`),
+      h("a", { href: `#/pushes/${Number(one.push)}` }, `Push ${one.push}`),
       ` · ${clock(one.time)}`,
       state === "shown" ? null : h("b", { class: "tag" }, state),
       one.message.collapseId ? h("span", { class: "tag", title: "collapseId" }, bdi(one.message.collapseId.slice(0, 60))) : null,

@@ -9,7 +9,6 @@ import { guide } from "./links.js";
 
 const VIEWS = [
   ["pushes", "Pushes", "inbox"],
-  ["campaigns", "Campaigns", "megaphone"],
   ["users", "Users", "users"],
   ["faults", "Faults", "bolt"],
   ["compose", "Compose", "pen"],

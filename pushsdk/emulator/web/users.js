@@ -125,7 +125,7 @@ export class Users {
           { class: "detail-titles" },
           h("p", { class: "eyebrow" }, "User"),
           h("h2", { class: "mono" }, bdi(user.user_id.slice(0, 300))),
-          h("p", { class: "quiet" }, plural(user.accepted, "accepted push", "accepted pushes"), user.campaigns ? `, ${plural(user.campaigns, "campaign")}` : ""),
+          h("p", { class: "quiet" }, plural(user.accepted, "accepted push", "accepted pushes")),
         ),
         h("a", { class: "button", href: `#/pushes`, onclick: () => this.findPushes(user.user_id) }, icon("search"), "Pushes to this user"),
       ),

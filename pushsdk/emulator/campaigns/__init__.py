@@ -1,1 +1,0 @@
-"""Campaigns: their life from acceptance to the end, and the queries behind their segments."""
