@@ -64,19 +64,15 @@ function placeholders(message, values, edited) {
 /** The name, schedule and segment of a campaign. */
 function campaign({ endpoint, body }) {
   if (endpoint !== "campaigns") return null;
-  const given = Object.entries({ name: body.name, externalId: body.externalId, ...prefixed("schedule", body.schedule), ...prefixed("segment", body.segment) });
-  const rows = given.filter(([, value]) => value !== undefined).map(([name, value]) => [h("span", { class: "mono" }, name), clipped(plain(value), 600, name)]);
+  const parts = [body.schedule, body.segment].filter(isObject).flatMap((part) => Object.entries(part).slice(0, 20));
+  const rows = [["name", body.name], ["externalId", body.externalId], ...parts].filter(([, value]) => value !== undefined);
   return h(
     "section",
     null,
     h("h3", null, "Campaign"),
     h("p", { class: "hint" }, "Stored, not run: the interface defines neither the query's language nor its tables."),
-    facts(rows),
+    facts(rows.map(([name, value]) => [bdi(name.slice(0, 80), "mono"), h("span", { class: "mono" }, clipped(plain(value), 600, name.slice(0, 80)))])),
   );
-}
-
-function prefixed(group, fields) {
-  return isObject(fields) ? Object.fromEntries(Object.entries(fields).slice(0, 20).map(([name, value]) => [`${group}.${name.slice(0, 80)}`, value])) : {};
 }
 
 /** Every field of the message that has no place of its own. */

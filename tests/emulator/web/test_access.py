@@ -60,7 +60,7 @@ async def test_axe_finds_nothing_on_any_view(desk, dark, width):
     await desk.theirs("Theirs")
     await see(page, "button", "1 push with another key")
     await page.get_by_label("Inbox", exact=True).select_option("*")
-    await keys(page, "3")
+    await keys(page, "2")
     await see(page, "heading", "Users belong to an inbox")
     assert await violations(page) == [], "all inboxes"
 
@@ -110,7 +110,7 @@ async def test_the_keyboard_does_it_all(desk):
     await counted(page, "2 pushes")
     await keys(page, "Enter", "j")
     await see(page, "option", "tea one", selected=True)
-    await keys(page, "4")
+    await keys(page, "3")
     await see(page, "heading", "Faults")
     await page.keyboard.press("/")  # from a view without a search
     await page.locator("input[type=search]:focus").wait_for()
