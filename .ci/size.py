@@ -19,14 +19,14 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 185_200,
-    "tokens of tests": 264_600,
-    "functions with more than 8 decisions, per 1,000": 22.2,
+    "tokens of pushsdk": 185_700,
+    "tokens of tests": 265_500,
+    "functions with more than 8 decisions, per 1,000": 21.6,
     "functions with more than 15 decisions": 0,
     "classes with more than 15 attributes": 0,
     "modules in the longest chain of imports": 15,
     "'of' per 1,000 words of docstrings and comments": 10.15,
-    "'own' per 1,000 words of docstrings and comments": 0.47,
+    "'own' per 1,000 words of docstrings and comments": 0.44,
     "'what' per 1,000 words of docstrings and comments": 0.85,
 }
 SLACK = 0.03  # of a bound: how far a figure may fall before its bound must follow

@@ -42,7 +42,7 @@ class _Refusals:
     busy = 0.0
     accepted = 0
     projected = 0.0
-    #: Requests accepted since the score was zero: while the service refuses, this is what it takes.
+    #: Requests accepted since the score was zero: while the service refuses, it takes as many.
     recently = 0
     #: True if the service itself has accepted or refused a request.
     answered = False

@@ -90,7 +90,7 @@ class Inboxes:
                 inbox.set_rules(rules.restarted(), own=False)
 
     def hits(self) -> dict[str, int]:
-        """Return the hits for each rule, summed over the inboxes without their own rules."""
+        """Return the hits for each rule, summed over the inboxes with the common rules."""
         hits = Counter(self.rules.hits())
         for inbox in self._without_own_rules():
             hits.update(inbox.rules.hits())

@@ -138,7 +138,7 @@ class Accepted:
         return self._store.accepted(self._ref, user_id)
 
     def users(self) -> Mapping[str, int]:
-        """Return the number of accepted pushes to each user."""
+        """Return how many pushes to each user were accepted."""
         return {user.user_id: user.accepted for user in self._store.received(self._ref)}
 
     def duplicates(self) -> Mapping[str, int]:
@@ -181,7 +181,7 @@ class Inbox(Accepted):
         self._state.set_rules(Rules(faults, seed=seed))
 
     def hits(self) -> Mapping[str, int]:
-        """Return the number of requests that each rule acted on."""
+        """Return how many requests each rule acted on."""
         return self._state.rules.hits()
 
     @contextmanager
@@ -297,7 +297,7 @@ class Emulator(Accepted):
 
     @property
     def url(self) -> str:
-        """The address of the page, for example ``http://127.0.0.1:49152``."""
+        """The page's address, for example ``http://127.0.0.1:49152``."""
         if self._service is None:
             raise RuntimeError("the Emulator has no address yet: use it in `async with`")
         return f"http://{_in_url(self._host)}:{self._port}"
@@ -317,11 +317,11 @@ class Emulator(Accepted):
 
     @property
     def limits(self) -> ServiceLimits:
-        """The limits for each inbox without its own. Set them for one inbox: ``emulator.inbox().limits = ...``."""
+        """The limits for inboxes that don't have any. Set them for one inbox: ``emulator.inbox().limits = ...``."""
         return self._inboxes.limits
 
     def hits(self) -> Mapping[str, int]:
-        """Return the number of requests that each rule acted on, by name or ``"<position>: <action>"``."""
+        """Return how many requests each rule acted on, by name or ``"<position>: <action>"``."""
         return self._inboxes.hits()
 
     @property

@@ -185,7 +185,7 @@ class PushInbox(Accepted):
     base_url: str
     """The URL that clients send to."""
     url: str
-    """The URL of the page with all inboxes, available during the session."""
+    """The page's URL, with all inboxes, available during the session."""
     __slots__ = ("_ahead", "_before", "_contexts", "_inbox", "base_url", "emulator", "shows_summary", "url")
 
     def __init__(self, host: EmulatorThread, *, api_key: str, label: str) -> None:

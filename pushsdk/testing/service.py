@@ -134,11 +134,11 @@ class FakeService:
         return client
 
     def accepted(self, user_id: str) -> int:
-        """Return the number of accepted pushes to this user."""
+        """Return how many pushes to this user were accepted."""
         return self._tally[user_id]
 
     def users(self) -> Mapping[str, int]:
-        """Return the number of accepted pushes for each user that has any."""
+        """Return how many pushes to each user were accepted, for those with any."""
         return dict(self._tally)
 
     def duplicates(self) -> Mapping[str, int]:
