@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+from collections import Counter
 
 import aiohttp
 from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, titled
 from support.virtual_time import virtual
 
-from pushsdk import Limits
+from pushsdk import Limits, PushError, Rate
 from pushsdk._io.transport import DESCRIPTORS, most_in_flight
 
 
@@ -36,6 +37,26 @@ async def test_429s_while_little_was_sent_do_not_hold_back_a_later_burst():
             await asyncio.sleep(1.0)
         sends = (client.send("a", titled(number), timeout=5.0) for number in range(1000))
         assert len(await asyncio.gather(*sends)) == 1000
+
+
+@virtual
+async def test_a_fixed_rate_does_not_slow_the_recovery_from_an_outage():
+    refused = answer(429, after=0.001)
+    service = FakeService(*[refused] * 60, then=answer(after=0.001))
+    outcomes = Counter()
+
+    async def send(number):
+        try:
+            await client.send("a", titled(number), timeout=30.0)
+            outcomes["accepted"] += 1
+        except PushError as error:
+            outcomes[error.code] += 1
+
+    async with client_of(service, rate=Rate(requests_per_second=100)) as client, asyncio.TaskGroup() as sends:
+        for number in range(600):
+            sends.create_task(send(number))
+            await asyncio.sleep(0.04)
+    assert outcomes["accepted"] > 580
 
 
 async def test_without_a_cap_descriptors_and_the_pool_are_the_bound():
