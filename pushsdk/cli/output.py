@@ -146,4 +146,4 @@ def _lines(figures: Iterable[Figure]) -> Iterator[Text]:
     names, numbers = (max(len(row[column]) for row in rows) for column in (0, 1))
     for name, number, remark, style in rows:
         line = Text(f"{name:<{names}}  {number:>{numbers}}", style=style)
-        yield line + Text(f"  {remark}", style="dim") if remark else line
+        yield line + Text(f"  {visible(remark)}", style="dim") if remark else line
