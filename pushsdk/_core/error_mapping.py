@@ -5,7 +5,6 @@ Each caller gets another object. An exception holds `Facts`, from which its text
 
 from collections import Counter
 from collections.abc import Sequence
-from operator import itemgetter
 
 import msgspec
 
@@ -41,17 +40,21 @@ def error_for(
     requests: Sequence[Verdict] = (),
 ) -> errors.PushError:
     """Return the error for a verdict that is not ACCEPTED. ``requests``: the verdicts joined into this one."""
+    requests = requests or (verdict,)
     # Without the exception that a callable raised: an error is pickled, and that may not be.
-    known = verdict if verdict.error is None else msgspec.structs.replace(verdict, error=None)
-    facts = Facts(known, target, len(user_ids), _most_unknown(requests or (verdict,)), _bound(verdict.failure, options))
+    known = msgspec.structs.replace(verdict, error=None)
+    facts = Facts(known, target, len(user_ids), _most_unknown(requests), _bound(verdict.failure, options))
     decisive = verdict.decisive
     error = _kind_of(verdict, decisive)(facts, attempts=verdict.attempts, user_ids=user_ids)
-    error.retryable = is_retryable(verdict)
-    error.retry_after = _wait_of(error, verdict, decisive)
+    error.retryable = any(map(is_retryable, requests))
     if isinstance(error, errors.OutcomeUnknownError):
         error.external_id = external_id
+    if isinstance(error, errors.NotSentError):
+        error.retry_after = verdict.retry_after
     if decisive is not None:
         set_answer(error, decisive)
+        if isinstance(error, errors.RateLimitedError):
+            error.retry_after = decisive.retry_after
         if verdict.error is not None and decisive is verdict.attempts[-1]:
             error.__cause__ = verdict.error
     return error
@@ -64,13 +67,6 @@ def _kind_of(verdict: Verdict, decisive: Attempt | None) -> type[errors.PushErro
         return _NOT_SENT.get(verdict.failure, errors.NotSentError)
     is_throttled = decisive.retry_after is not None and decisive.retryable
     return errors.RateLimitedError if is_throttled else _REJECTIONS.get(decisive.status or 0, errors.RejectedError)
-
-
-def _wait_of(error: errors.PushError, verdict: Verdict, decisive: Attempt | None) -> float | None:
-    """Return the seconds that the service asked to wait, if the error is about that."""
-    if isinstance(error, errors.NotSentError):
-        return verdict.retry_after
-    return decisive.retry_after if decisive and isinstance(error, errors.RateLimitedError) else None
 
 
 def conclude(
@@ -101,9 +97,7 @@ def conclude(
         raise recorded_error(parts[-1][1], user_ids=users, job=job)
     whole = msgspec.structs.replace(sent[-1][1], attempts=attempts)
     requests = [verdict for _, verdict in sent]
-    error = error_for(whole, target=target, options=options, user_ids=users, requests=requests)
-    error.retryable = any(map(is_retryable, requests))
-    raise error
+    raise error_for(whole, target=target, options=options, user_ids=users, requests=requests)
 
 
 def set_answer(error: errors.PushError, source: Attempt | errors.PushError) -> None:
@@ -178,10 +172,9 @@ def _most_frequent(parts: Verdicts, target: Target | None) -> tuple[errors.PushE
             cause: object = (decisive and decisive.status) or verdict.failure
             users[cause] += len(part)
             examples.setdefault(cause, verdict)
-    if not users:
-        return None, 0
-    cause, number = max(users.items(), key=itemgetter(1))
-    return error_for(examples[cause], target=target), number
+    for cause, number in users.most_common(1):
+        return error_for(examples[cause], target=target), number
+    return None, 0
 
 
 def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...], job: str) -> errors.PushError:

@@ -14,7 +14,7 @@ from pushsdk._core.decisions import OUTCOMES, decide
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.kinds import must_be
 from pushsdk._core.outcome import Verdict
-from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._core.user_states import Run, UserState, UserStates, UserStatus
 
 KEY_BYTES = 512
 # Prefix for the hashed data: fingerprints with another format version never match.
@@ -34,14 +34,14 @@ class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fingerprint: str
     claimed_at: float
     """Unix time when it was first claimed."""
-    users: msgspec.Raw
-    """The users' states, as ``UserStates.to_json`` writes them."""
+    users: list[Run]
+    """The users' states."""
     sending_until: float = 0.0
     """Unix time at which the last call that claimed users ends."""
 
     def states(self) -> UserStates:
-        """Return the states. Raises ValueError if they can't be decoded."""
-        return UserStates.from_json(bytes(self.users))
+        """Return the users' states."""
+        return UserStates.read(self.users)
 
     def encode(self) -> bytes:
         """Return the record as JSON, as a store keeps it."""

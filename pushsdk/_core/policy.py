@@ -195,7 +195,8 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
         base = self.throttle_delay if throttled else self.initial_delay
         # The exponent is bounded: 2.0**1100 is an OverflowError.
         jitter = draw * min(self.max_delay, base * 2.0 ** min(number - 1, 60))
-        return (attempt.retry_after or 0.0) + jitter
+        # Bounded like the client's pause: a service that asks for a day may be broken.
+        return min(attempt.retry_after or 0.0, self.max_retry_after) + jitter
 
 
 # What to retry, when and how often: a run has other rules.

@@ -97,12 +97,12 @@ def _forms(plain: str) -> set[str]:
     data = plain.encode()
     # Text after the key may be taken for the end of an escape that its last characters begin.
     rest = plain.rstrip("\\%&")
-    parts = {plain, rest if len(rest) >= SHORTEST_MASKED else plain}
-    forms = {data.hex(), data.hex().upper(), *parts, *(_read(part)[0] for part in parts)}
+    part = rest if len(rest) >= SHORTEST_MASKED else plain
+    forms = {data.hex(), data.hex().upper(), part, _read(part)[0]}
     for before, first in enumerate((0, 2, 3)):
         last = (before + len(data)) * 4 // 3
         forms.update(encode(bytes(before) + data)[first:last].decode() for encode in (b64encode, urlsafe_b64encode))
-    return forms - {""}
+    return forms
 
 
 def _cuts(text: str, read: str, ends: list[int], forms: Iterable[str]) -> Iterator[int]:

@@ -4,7 +4,7 @@ Values only. Position 0 is the first user in the plan, or among a claim's sorted
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, NamedTuple
@@ -39,8 +39,8 @@ class UserStatus(NamedTuple):
     """Set if the user was sent to again after UNKNOWN, and so may have been pushed twice."""
 
 
-class _Run(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """Neighbors of equal status, as JSON keeps them: ``[state, users, status, reason, resent]``, defaults left out."""
+class Run(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """Neighbors of equal status, as JSON keeps them: ``[state, users, status, reason, resent]``."""
 
     state: UserState
     users: Annotated[int, msgspec.Meta(ge=1)]
@@ -50,7 +50,6 @@ class _Run(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknow
 
 
 _PENDING = UserStatus(UserState.PENDING)
-_decode_runs = msgspec.json.Decoder(list[_Run]).decode
 
 
 class UserStates:
@@ -73,10 +72,7 @@ class UserStates:
 
     def copy(self) -> "UserStates":
         """Return an independent copy."""
-        copy = UserStates()
-        copy.users, copy.resent = self.users, self.resent
-        copy._starts, copy._statuses, copy._counts = self._starts[:], self._statuses[:], self._counts.copy()
-        return copy
+        return UserStates.read(self.stored())
 
     def count(self, state: UserState) -> int:
         """Return the number of users in this state."""
@@ -125,15 +121,15 @@ class UserStates:
                 return (low if low > start else start), self._stop(number), status
         return None
 
-    def to_json(self) -> bytes:
-        """Return the runs as a JSON list of ``[state, users, status, reason, resent]``, without defaults at the end."""
-        return msgspec.json.encode([_as_list(stop - start, status) for start, stop, status in self.runs()])
+    def stored(self) -> list[Run]:
+        """Return the runs as a record keeps them."""
+        return [Run(status.state, stop - start, *status[1:]) for start, stop, status in self.runs()]
 
     @classmethod
-    def from_json(cls, data: bytes) -> "UserStates":
-        """Return the states that ``to_json`` wrote. Raises ValueError for anything else."""
+    def read(cls, runs: Iterable[Run]) -> "UserStates":
+        """Return the states in a record."""
         states = cls()
-        for run in _decode_runs(data):
+        for run in runs:
             states._append(run.users, UserStatus(run.state, run.status, run.reason, run.resent))
         return states
 
@@ -177,10 +173,3 @@ class UserStates:
 
     def _stop(self, number: int) -> int:
         return self._starts[number + 1] if number + 1 < len(self._starts) else self.users
-
-
-def _as_list(users: int, status: UserStatus) -> list[object]:
-    values: list[object] = [status.state, users, status.status, status.reason, status.resent]
-    while not values[-1]:
-        values.pop()
-    return values

@@ -145,7 +145,7 @@ class ClaimEntry(msgspec.Struct, eq=False):
             fingerprint=self.fingerprint,
             claimed_at=self.claimed_at,
             sending_until=self.sending_until,
-            users=msgspec.Raw((self._own if self.others is None else self.states()).to_json()),
+            users=self.states().stored(),
         ).encode()
         # The same token while the effect of an equal write is unknown: a store that holds the write accepts it.
         if self._unconfirmed is None or self._unconfirmed.record != record:
@@ -195,7 +195,6 @@ class ClaimEntry(msgspec.Struct, eq=False):
         """Note that the write failed, so its effect is unknown."""
         self.failures += 1
         self.error = error
-        self.is_changed = True
         if self._unconfirmed is not None and self._unconfirmed.token not in self._tokens:
             self._tokens = (*self._tokens, self._unconfirmed.token)
         self._release(self._in_write)

@@ -191,8 +191,6 @@ class ClaimLog:
                     logger.warning(message, entry.job)
         for entry in entries:
             self._requeue(entry)
-        if error is not None:
-            self._drop_excess()
         return error
 
     async def _put(self, puts: list[Put]) -> Stored:
@@ -202,16 +200,10 @@ class ClaimLog:
             raise ValueError(f"put() must return one result per put, {len(puts)}; got {len(results)}")
         return results
 
-    def _drop_excess(self) -> None:
-        """Give up the oldest failed entries, if too many wait."""
-        failed = [entry for entry in self._queue if entry.failures]
-        if len(failed) > MAX_FAILED:
-            self._give_up(failed[:-MAX_FAILED], f"more than {MAX_FAILED} calls wait for the claim store")
-
     def _requeue(self, entry: ClaimEntry) -> None:
         """Queue an entry behind all others if it has more to write."""
         self._queue.pop(entry, None)
-        if entry.is_changed or entry.requests:
+        if entry.requests or not entry.is_written:
             self._queue[entry] = None
         else:
             self._forget(entry)
@@ -231,6 +223,13 @@ class ClaimLog:
                 "the claim store failed (%s): until it answers, other processes can't read the outcomes of new calls",
                 type(error).__name__,
             )
+        self._drop_excess()
+
+    def _drop_excess(self) -> None:
+        """Give up the oldest failed entries, if too many wait."""
+        failed = [entry for entry in self._queue if entry.failures]
+        if len(failed) > MAX_FAILED:
+            self._give_up(failed[:-MAX_FAILED], f"more than {MAX_FAILED} calls wait for the claim store")
 
     def _give_up(self, entries: Sequence[ClaimEntry], why: str) -> None:
         for entry in entries:

@@ -76,8 +76,7 @@ class KeyedSends:
                 warn_caller(
                     "idempotency_key lacks its value, so jobs share it: set the variable, or write the f of an f-string"
                 )
-            ids = call.ids if users == call.users else encode_user_ids(users)
-            payloads = [(ids, content.message, content.custom_fields)]
+            payloads = [(encode_user_ids(users), content.message, content.custom_fields)]
             fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, payloads)
             entry = log.open(digest, fingerprint, len(users))
         except ValidationError:
@@ -181,8 +180,6 @@ class KeyedClaim:
         self._claims: list[tuple[Call | CallPart, ClaimRequest]] = []
         # The verdict on the attempts so far, final if the next attempt can't be claimed.
         self._verdict = verdict_of(part.history, Evidence())
-        # True if it is UNKNOWN, and to be resent.
-        self._resends = self._verdict.outcome is Outcome.UNKNOWN
 
     async def claim(self, part: BatchPart) -> tuple[BatchPart, bytes | None]:
         claims = self._claims = [(unit, self._request(unit)) for unit in part.units]
@@ -206,14 +203,14 @@ class KeyedClaim:
             else:
                 request.entry.withdraw(request)
                 unit.call.claims.error = claim_error(None)
-        self._resends = status.state is UserState.UNKNOWN
         self._verdict = verdict
 
     def _request(self, unit: Call | CallPart) -> ClaimRequest:
         keyed: KeyedCall = unit.call.claims
         keyed.has_asked, keyed.error = True, None
         sending_until = time.time() + self._deadline - asyncio.get_running_loop().time()
-        return ClaimRequest(keyed.entry, keyed.ranges(unit.users), self._resends, sending_until)
+        resends = self._verdict.outcome is Outcome.UNKNOWN
+        return ClaimRequest(keyed.entry, keyed.ranges(unit.users), resends, sending_until)
 
     def _claimed_part(self, unit: Call | CallPart, request: ClaimRequest) -> Call | CallPart | None:
         """Return a unit's claimed part, None if empty. Settle its other users as recorded."""

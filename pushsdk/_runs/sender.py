@@ -325,11 +325,7 @@ class ChunkSender:
         """Wait after a failure. Return False if the sending stops first."""
         if self.stopping.reason is not None:
             return False
-        policy, attempt = self._options.policy, verdict.attempts[-1]
-        if attempt.retry_after is not None:
-            # Bounded like the client's pause: a service that asks for a day may be broken.
-            attempt = msgspec.structs.replace(attempt, retry_after=min(attempt.retry_after, policy.max_retry_after))
-        seconds = policy.backoff(tries, attempt, random.random())  # noqa: S311 - jitter
+        seconds = self._options.policy.backoff(tries, verdict.attempts[-1], random.random())  # noqa: S311 - jitter
         self._pausing += 1
         try:
             with self.stopping.until_stopped() as scope:

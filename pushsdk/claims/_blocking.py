@@ -24,7 +24,6 @@ class StoreThreads:
     """Up to ``count`` threads for store operations."""
 
     def __init__(self, count: int) -> None:
-        self._count = count
         self._threads = DaemonThreads(count, name="pushsdk-claims")
         # Ends the threads if a store is never closed.
         weakref.finalize(self, self._threads.shutdown).atexit = False
@@ -56,12 +55,7 @@ class StoreThreads:
 
     async def map(self, operation: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Return the results of the operation for all items, which the threads share."""
-        shares = [items[first :: self._count] for first in range(min(self._count, len(items)))]
-        work = [self.run(list, map(operation, share)) for share in shares]
-        results: list[Any] = [None] * len(items)
-        for first, share in enumerate(await asyncio.gather(*work)):
-            results[first :: self._count] = share
-        return results
+        return await asyncio.gather(*[self.run(operation, item) for item in items])
 
     async def aclose(self, timeout: float, close: Callable[[], object] = lambda: None) -> None:
         """Refuse further operations, and wait for the others up to ``timeout`` seconds.

@@ -35,7 +35,7 @@ class ClaimedSend(NamedTuple):
         for start, stop, status in list(states.runs()):
             if status.state in _UNSETTLED:
                 states.set(start, stop, UserStatus(state))
-        return msgspec.structs.replace(self.record, users=msgspec.Raw(states.to_json())).encode()
+        return msgspec.structs.replace(self.record, users=states.stored()).encode()
 
 
 def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:

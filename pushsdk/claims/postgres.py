@@ -14,12 +14,11 @@ from pushsdk._core.kinds import Rule, check, must_be
 from pushsdk._core.secret import Secret, sealed
 from pushsdk.claims.store import CLOSED, PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put, Stored
 
-TABLE = re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?")
 TableName = Annotated[
     str,
     Rule(
         "a name of lowercase letters, digits and _, optionally with a schema, for example jobs.claims",
-        lambda name: TABLE.fullmatch(name) is not None,
+        re.compile(r"[a-z_][a-z0-9_]{0,50}(\.[a-z_][a-z0-9_]{0,50})?").fullmatch,
     ),
 ]
 # URLs with one reading only. An asyncpg error about any other URL may quote the password.
@@ -65,7 +64,7 @@ class PostgresClaims(ClaimStore):
         self._schema = self.schema(table)
         self._table = table
         is_url = isinstance(target, Secret)
-        is_pool = hasattr(target, "acquire") and hasattr(target, "fetch") and not hasattr(target, "transaction")
+        is_pool = hasattr(target, "acquire") and hasattr(target, "fetch")
         if not (is_url or is_pool):
             raise must_be("server", "a URL or an asyncpg.Pool", server)
         # None for a pool from the caller.
@@ -135,9 +134,13 @@ class PostgresClaims(ClaimStore):
         """Return the rows for a statement on the table, which the first statement creates."""
         pool = await self._opened()
         if not self._has_table:
-            async with self._opening:
-                await self._create_table(pool)
-                self._has_table = True
+            async with self._opening, pool.acquire() as connection:
+                # CREATE TABLE IF NOT EXISTS needs the right to create tables even if the table exists.
+                if await connection.fetchval("SELECT to_regclass($1) IS NULL", self._table):
+                    async with connection.transaction():
+                        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+                        await connection.execute(self._schema)
+            self._has_table = True
         return await pool.fetch(sql.format(table=self._table), *values)
 
     async def _opened(self) -> Any:
@@ -149,14 +152,6 @@ class PostgresClaims(ClaimStore):
             if self._pool is None:
                 self._pool = await self._create_pool()
             return self._pool
-
-    async def _create_table(self, pool: Any) -> None:
-        async with pool.acquire() as connection:
-            # CREATE TABLE IF NOT EXISTS needs the right to create tables even if the table exists.
-            if await connection.fetchval("SELECT to_regclass($1) IS NULL", self._table):
-                async with connection.transaction():
-                    await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-                    await connection.execute(self._schema)
 
 
 def _pool_factory(url: Secret, timeout: float) -> Callable[[], Any]:

@@ -50,7 +50,7 @@ class RedisClaims(ClaimStore):
         self._asking = asyncio.Lock()
         self._has_asked = False
         self._is_own = isinstance(target, Secret)
-        self._redis: Any = _client(target, self.timeout) if isinstance(target, Secret) else _checked(target)
+        self._redis: Any = _client(target, self.timeout) if self._is_own else _checked(target)
 
     def __repr__(self) -> str:
         return f"RedisClaims(prefix={self._prefix!r})"
@@ -59,7 +59,11 @@ class RedisClaims(ClaimStore):
         self._loop.check()
         async with self._asking:
             if not self._has_asked:
-                await self._warn()
+                # A lost connection must not fail the claim: the next one asks again.
+                with suppress(Exception):
+                    for risk in await self.risks():
+                        logger.warning(risk)
+                    self._has_asked = True
         keys = [self._prefix + put.key for put in puts]
         values = list[bytes | str]()
         for put in puts:
@@ -76,13 +80,6 @@ class RedisClaims(ClaimStore):
             info = await self._redis.info()
         risks = [text.format(info[field]) for field, safe, text in _RISKS if str(info.get(field, safe)) != safe]
         return [f"the claim store's Redis {risk}, or jobs delivered again may push twice" for risk in risks]
-
-    async def _warn(self) -> None:
-        # A lost connection must not fail the claim: the next one asks again.
-        with suppress(Exception):
-            for risk in await self.risks():
-                logger.warning(risk)
-            self._has_asked = True
 
     async def get(self, keys: Sequence[str]) -> Stored:
         self._loop.check()

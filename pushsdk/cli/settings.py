@@ -57,7 +57,9 @@ OTHERS = ("config", "profile", "claims", "log")
 """The other variables for commands. The first two are options too."""
 EMULATOR = "emulator"
 """The profile of the only running emulator; each has a profile with its port, for example emulator-8080, too."""
-_VARIABLES = (*SETTINGS, *KEYS, *OTHERS, "show_answers")
+_IN_FILES = (*SETTINGS, *KEYS)
+_NAMES = (*_IN_FILES, *OTHERS)
+_VARIABLES = (*_NAMES, "show_answers")
 LayerName = Literal["option", "profile", "variable", "file", "default"]
 """The kind of source for a value. A default has no source."""
 _NO_KEY = "no Api-Key: set PUSHSDK_API_KEY, pass --api-key-file or --api-key-command, or use a settings file"
@@ -159,7 +161,7 @@ def _emulator_profile(profile: str) -> Layer:
 
 def _variables() -> dict[str, SettingValue]:
     """Return the settings in variables. An empty variable in `OTHERS` is not set."""
-    names = {f"PUSHSDK_{name.upper()}": name for name in (*SETTINGS, *KEYS, *OTHERS)}
+    names = {f"PUSHSDK_{name.upper()}": name for name in _NAMES}
     return {
         name: SettingValue(os.environ[variable], variable, "variable")
         for variable, name in names.items()
@@ -174,7 +176,7 @@ def _merged(layers: Iterable[Layer]) -> dict[str, SettingValue]:
         sources = [layer[name].source for name in KEYS if name in layer]
         if len(sources) > 1:
             raise ConfigurationError(f"the Api-Key is set twice, by {sources[0]} and by {sources[1]}: remove one")
-        names = (*SETTINGS, *KEYS) if merged.keys().isdisjoint(KEYS) else SETTINGS
+        names = _IN_FILES if merged.keys().isdisjoint(KEYS) else SETTINGS
         merged = {**{name: layer[name] for name in names if name in layer}, **merged}
     return merged
 
@@ -182,22 +184,21 @@ def _merged(layers: Iterable[Layer]) -> dict[str, SettingValue]:
 def in_force(found: Layer, problems: Mapping[str, str]) -> InForce:
     """Return all settings. A secret is ``***``; with a problem, the value is None."""
     settings = {}
-    for name in (*SETTINGS, *KEYS, *OTHERS):
+    for name in _NAMES:
         setting = found.get(name, SettingValue(DEFAULTS.get(name), "", "default"))
         value = None if name in problems else shown(name, setting.value)
         settings[name] = value, setting.layer, setting.source or None
     return settings
 
 
-def shown(name: str, value: Any) -> bool | float | str | None:
-    """Return a setting's value without its secrets."""
+def shown(name: str, value: Any) -> Any:
+    """Return a setting's value, or its text without its secrets."""
     if value is None:
         return None
     if name in ("api_key", "api_key_command"):  # a command may contain a password
         return "***"
     if SETTINGS.get(name, str) is not str:
-        typed: bool | float | str = _typed(name, value, SETTINGS[name])
-        return typed
+        return _typed(name, value, SETTINGS[name])
     return _PASSWORD.sub("***", value) if name in ("proxy", "claims") else str(value)
 
 
@@ -252,7 +253,7 @@ def _read_settings(config: SettingValue | None) -> Tables:
     except msgspec.ValidationError:
         raise ConfigurationError(f"{file}: profiles must be tables, for example [profiles.staging]") from None
     names = {*table}.union(*profiles.values())
-    for name in sorted(names.difference(SETTINGS, KEYS)):
+    for name in sorted(names.difference(_IN_FILES)):
         raise ConfigurationError(f"{file}: unknown setting {name!r}{_near_setting(name, table)}")
     if "api_key" in names and os.name == "posix" and mode & 0o077:
         raise ConfigurationError(
@@ -288,15 +289,15 @@ def _read_toml(file: Path, source: str) -> tuple[dict[str, Any], int]:
 
 
 def _near_setting(name: str, table: Mapping[str, object]) -> str:
-    near = near_word(name, (*SETTINGS, *KEYS, "profiles"))
+    near = near_word(name, (*_IN_FILES, "profiles"))
     if isinstance(table.get(name), dict) and near != "profiles":
         return f": a profile is written [profiles.{name}]"
-    return f": did you mean {near}?" if near else f"; use {', '.join((*SETTINGS, *KEYS))}"
+    return f": did you mean {near}?" if near else f"; use {', '.join(_IN_FILES)}"
 
 
 def check(found: Layer, *, key_needed: bool = True) -> tuple[ClientSettings | None, dict[str, str]]:
     """Return the settings, or None if there are problems; and the problems by setting name."""
-    values: dict[str, Any] = {**dict.fromkeys((*SETTINGS, *KEYS)), **DEFAULTS}
+    values: dict[str, Any] = {**dict.fromkeys(_IN_FILES), **DEFAULTS}
     problems: dict[str, str] = {}
 
     def convert(name: str, function: Callable[[], Any]) -> None:

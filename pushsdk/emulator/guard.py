@@ -5,7 +5,6 @@ Origin are checked first.
 """
 
 import hmac
-import re
 from collections.abc import Iterable, Mapping
 
 from pushsdk.emulator.store.records import Endpoint
@@ -24,14 +23,6 @@ class Refused(Exception):
         self.status = status
         self.error = error
         self.headers = headers
-
-
-_NAME = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:[0-9]{1,5})?", re.ASCII)
-
-
-def is_host(name: str) -> bool:
-    """Return True for a valid Host header: a name or an address, with an optional port."""
-    return _NAME.fullmatch(name) is not None
 
 
 class Guard:

@@ -20,7 +20,7 @@ from pushsdk._core.kinds import CountOrZero, Delay, Port, Rule, check, check_arg
 from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.faults import Fault, Rules
-from pushsdk.emulator.guard import HOST, PREFIX, Guard, is_host
+from pushsdk.emulator.guard import HOST, PREFIX, Guard
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
@@ -33,7 +33,13 @@ Shift = Annotated[float, Rule("a number of seconds", lambda number: -1e9 <= numb
 HeaderText = Annotated[
     str, Rule("1 to 4096 visible ASCII characters, or left out", re.compile("[!-~]{1,4096}").fullmatch)
 ]
-HostName = Annotated[str, Rule("a name with an optional port, for example push.test:8080", is_host)]
+HostName = Annotated[
+    str,
+    Rule(
+        "a name with an optional port, for example push.test:8080",
+        re.compile(r"(?a)(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:[0-9]{1,5})?").fullmatch,
+    ),
+]
 _BACKLOG = 1024  # a client may open all its connections at once
 _IDLE_SECONDS = 30.0  # until the next head has arrived
 _GRACE = 0.1  # seconds for clients to read the last responses when the emulator closes

@@ -233,7 +233,7 @@ async def test_users_are_rejected_only_after_single_users_were_rejected():
         for number in range(8):
             place = number * 39 // 7
             states.set(place, place + 1, UserStatus(UserState.CLAIMED, reason="another"))
-        claims.rewrite(msgspec.structs.replace(record, users=msgspec.Raw(states.to_json())))
+        claims.rewrite(msgspec.structs.replace(record, users=states.stored()))
 
     def then(request):
         if len(service.sent) == 1:

@@ -55,7 +55,7 @@ def write(entry, store):
             entry.stored()
         else:
             entry.refused(record)
-        if not (entry.requests or entry.is_changed):
+        if not (entry.requests or not entry.is_written):
             break
 
 

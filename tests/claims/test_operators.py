@@ -2,7 +2,6 @@
 
 import time
 
-import msgspec
 import pytest
 from support.claim_puts import ONE, WEEK, key_of, put
 from support.shaky_claims import ShakyClaims, deliver
@@ -23,7 +22,7 @@ def record(*states, age=0.0):
     users = UserStates(len(states))
     for place, state in enumerate(states):
         users.set(place, place + 1, UserStatus(state))
-    return ClaimRecord(fingerprint="f" * 64, claimed_at=time.time() - age, users=msgspec.Raw(users.to_json()))
+    return ClaimRecord(fingerprint="f" * 64, claimed_at=time.time() - age, users=users.stored())
 
 
 async def stored(store, *records):

@@ -94,7 +94,7 @@ class Restless(ShakyClaims):
 
     async def put(self, puts, ttl):
         self.ops.append("put")
-        open_to_all = ClaimRecord(fingerprint="f" * 64, claimed_at=0.0, users=msgspec.Raw(UserStates(1).to_json()))
+        open_to_all = ClaimRecord(fingerprint="f" * 64, claimed_at=0.0, users=UserStates(1).stored())
         return [Claim(f"{len(self.ops):032x}", open_to_all.encode())]
 
 

@@ -7,7 +7,6 @@ import time
 from hashlib import sha256
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 from support.claim_puts import WEEK, key_of, put
 from support.servers import postgres_server, redis_server
@@ -24,13 +23,13 @@ MISSING = "not in the claim store: is the key right, or has its claim expired?"
 def fill(store, *ages, **fields):
     """Store sends to two users, one accepted and one claimed, of these ages in seconds."""
     states = UserStates(2)
-    states.set(0, 1, UserStatus(UserState.ACCEPTED, 204))
+    states.set(0, 1, UserStatus(UserState.ACCEPTED, 204, "\x1b[2J"))
     states.set(1, 2, UserStatus(UserState.CLAIMED))
 
     async def filled():
         async with store:
             for number, age in enumerate(ages):
-                users = msgspec.Raw(states.to_json())
+                users = states.stored()
                 record = ClaimRecord(fingerprint="", claimed_at=time.time() - age, users=users, **fields)
                 await put(store, Claim(key_of(number)[:32], record.encode()), key=key_of(number))
 
@@ -57,7 +56,9 @@ def test_claimed_sends_are_listed_with_the_oldest_first_and_what_to_do(command, 
     assert result.code == 0
     assert head == "claimed at                  age    users  hash of the key"
     assert result.err.startswith("nearly all jobs in doubt had been pushed: look at one with pushsdk claims show")
-    assert command("claims show", key_of(1), "--claims", address).err == result.err
+    shown = command("claims show", key_of(1), "--claims", address)
+    assert shown.err == result.err
+    assert "\ufffd[2J\n" in shown.out, "nothing that is stored steers the terminal"
     assert [line.split()[2:] for line in lines] == [["1", key_of(number)] for number in (1, 2, 0)]
 
 

@@ -1,17 +1,19 @@
 """UserStates: its JSON and its bounds. What they add up to is in ``runs/test_journal_model``."""
 
+import msgspec
 import pytest
 
-from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._core.user_states import Run, UserState, UserStates, UserStatus
 
 PENDING = UserStatus(UserState.PENDING)
+runs = msgspec.json.Decoder(list[Run]).decode
 
 
-def test_json_leaves_defaults_out():
-    states = UserStates(10)
-    states.set(0, 4, UserStatus(UserState.ACCEPTED, 204))
-    states.set(4, 5, UserStatus(UserState.UNKNOWN, None, "HTTP 500", True))
-    assert states.to_json() == b'[["ACCEPTED",4,204],["UNKNOWN",1,null,"HTTP 500",true],["PENDING",5]]'
+def test_a_record_may_leave_out_the_defaults_at_the_end_of_a_run():
+    states = UserStates.read(runs(b'[["ACCEPTED",4,204],["UNKNOWN",1,null,"HTTP 500",true],["PENDING",5]]'))
+    data = b'[["ACCEPTED",4,204,"",false],["UNKNOWN",1,null,"HTTP 500",true],["PENDING",5,null,"",false]]'
+    assert msgspec.json.encode(states.stored()) == data
+    assert states.resent == 1
 
 
 @pytest.mark.parametrize(
@@ -24,7 +26,7 @@ def test_json_leaves_defaults_out():
 )
 def test_what_is_no_json_of_states_is_refused(data):
     with pytest.raises(ValueError):
-        UserStates.from_json(data)
+        runs(data)
 
 
 @pytest.mark.parametrize(

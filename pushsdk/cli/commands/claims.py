@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter
 
 from pushsdk import ConfigurationError, PushError
 from pushsdk._core import words
+from pushsdk._core.decisions import reason_of
 from pushsdk._core.idempotency import NAME_DIGITS, ClaimRecord, digest_of
 from pushsdk._core.user_states import UserState
 from pushsdk._runs.claim_log import store_failure
@@ -29,10 +30,7 @@ T = TypeVar("T")
 _LOCATIONS = "sqlite:PATH, redis://HOST, postgresql://HOST/DATABASE or s3://BUCKET/PREFIX"
 _WHOLE = 64  # digits
 NAME = re.compile(rf"[0-9a-f]{{{NAME_DIGITS},{_WHOLE}}}")
-_MEANINGS = {
-    UserState.CLAIMED: "in flight, or its process died",
-    UserState.PENDING: "not sent: the next delivery sends",
-}
+_UNSENT, _CLAIMED = "not sent: the next delivery sends", "in flight, or its process died"
 _RELEASED = (
     UserState.PENDING,
     "Release",
@@ -140,7 +138,7 @@ def _show(digest: str, claim: Claim, *, json: bool = False) -> None:
         return
     say(f"{digest}, claimed {duration(age)} ago at {claimed_at}")
     print_figures(
-        (status.state, f"{users:,}", _MEANINGS.get(status.state, status.reason), "") for users, status in rows
+        (status.state, f"{users:,}", reason_of(status, _UNSENT, claimed=_CLAIMED), "") for users, status in rows
     )
 
 
@@ -155,9 +153,7 @@ def release(
 ) -> int:
     names = _names(jobs, key)
     chosen = _chosen(names, older_than, store)
-    sends = _ended(chosen)
-    if force:
-        sends = chosen
+    sends = chosen if force else _ended(chosen)
     state, verb, risk = _SETTLED if accepted else _RELEASED
     if sends and not yes:
         ask(
