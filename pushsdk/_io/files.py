@@ -63,16 +63,14 @@ def database_objection(path: Path, opened: os.stat_result) -> str | None:
 
     ``opened`` is the file that was meant: a file that took its place since is refused.
     """
+    is_same = False
     for suffix in ("", "-journal", "-wal", "-shm"):
-        try:
+        with suppress(FileNotFoundError):
             found = os.lstat(f"{path}{suffix}")
-        except FileNotFoundError:
-            found = None
-        if not suffix and (found is None or not os.path.samestat(found, opened)):
-            return "it was replaced while it was opened"
-        if found is not None and (why := objection(found)):
-            return f"{path.name}{suffix}: {why}" if suffix else why
-    return None
+            is_same = is_same if suffix else os.path.samestat(found, opened)
+            if why := objection(found):
+                return f"{path.name}{suffix}: {why}" if suffix else why
+    return None if is_same else "it was replaced while it was opened"
 
 
 def sync_folder(folder: Path) -> None:
