@@ -17,7 +17,7 @@ from support.command_line import COMMAND, run_apart, split, started
 
 from pushsdk import cli
 from pushsdk.cli.commands import emulator as emulator_module
-from pushsdk.cli.commands.emulator import _run_command, emulator
+from pushsdk.cli.commands.emulator import _run_command, emulator, execute
 from pushsdk.emulator import Emulator
 
 
@@ -171,6 +171,15 @@ def test_a_command_reaches_the_service_and_the_verdict_goes_to_stderr():
     assert result.err.startswith("pushsdk emulator: ")
     verdict = "; accepted 3 pushes to 2 users and 0 campaigns; 1 user got more than one push\n"
     assert result.err.endswith(verdict)
+
+
+async def test_each_command_finds_the_service_at_the_same_address_to_which_claims_are_bound(monkeypatch, capfd):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    monkeypatch.setattr(emulator_module, "EXEC_PORT", port)
+    for _ in range(2):
+        assert await execute("sh", "-c", "echo $PUSHSDK_BASE_URL") == 0
+    assert capfd.readouterr().out == f"http://127.0.0.1:{port}/external/api\n" * 2
 
 
 def test_arguments_streams_and_exit_code_are_those_of_the_command_which_has_no_other_key(monkeypatch):

@@ -34,12 +34,13 @@ def test_the_settings_name_the_emulator_if_they_are_of_this_machine_and_else_the
     command, service, monkeypatch
 ):
     send(command, "ann", "Hello")
-    with kept_profile(service):
+    with kept_profile(service) as profile:
         monkeypatch.setenv("PUSHSDK_BASE_URL", "https://push.invalid/api")
         assert command("emulator requests").out.endswith("push 204 ann Hello\n")
         monkeypatch.setenv("PUSHSDK_BASE_URL", "http://127.0.0.1:9/api")
         refused = "pushsdk: http://127.0.0.1:9 can't be reached: [Errno 111] Connection refused\n"
         assert [command("emulator", name).err for name in ("requests", "reset")] == [refused] * 2
+        assert command("emulator requests --profile", profile).out.endswith("push 204 ann Hello\n")
         monkeypatch.setenv("PUSHSDK_BASE_URL", "http://[::1")
         assert command("emulator requests").out.endswith("push 204 ann Hello\n")
 

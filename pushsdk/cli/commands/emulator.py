@@ -30,9 +30,11 @@ from pushsdk.cli.terminal import say, warn
 from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError
 from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.guard import HOST
-from pushsdk.emulator.server import HeaderText, bind
+from pushsdk.emulator.server import HeaderText
 
 DEFAULT_PORT = 8080
+# Claims and runs are bound to their address, so it stays; and the command may be a server, whose port is often 8080.
+EXEC_PORT = 8090
 _MAX_BYTES = 64 * 1024
 _LONGEST_LINE = 1000  # characters: at most 4 KiB, which a pipe that select reports takes at once
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -70,8 +72,8 @@ class EmulatorOptions:
     """Keep requests for at most this many seconds. [default: no limit]"""
 
 
-def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
-    """Return the emulator that the options describe. Raises CommandError."""
+def _arguments(options: EmulatorOptions) -> dict[str, Any]:
+    """Return the emulator's arguments for these options. Raises CommandError."""
     limits = ServiceLimits()
     if options.limits is not None:
         with _option_errors(f"--limits {options.limits}"):
@@ -83,16 +85,14 @@ def build_emulator(options: EmulatorOptions, **server: Any) -> Emulator:
         with _option_errors(f"--faults {options.faults}", f"not a preset ({', '.join(PRESETS)}), and as a file: "):
             faults += decoded(Path(options.faults).read_bytes(), list[Fault])
             Rules(faults)
-    with _option_errors("emulator"):
-        return Emulator(
-            faults=faults,
-            seed=options.seed,
-            limits=msgspec.structs.replace(limits, strict=True) if options.strict else limits,
-            store=options.store,
-            keep=options.keep,
-            max_age=options.max_age,
-            **server,
-        )
+    return {
+        "faults": faults,
+        "seed": options.seed,
+        "limits": msgspec.structs.replace(limits, strict=True) if options.strict else limits,
+        "store": options.store,
+        "keep": options.keep,
+        "max_age": options.max_age,
+    }
 
 
 def read_token(file: Path) -> str:
@@ -136,13 +136,9 @@ async def emulator(
         token_file: Read the token for the page and the control API from this file; pushes need no token.
     """
     token = None if token_file is None else read_token(token_file)
-    if port is None:
-        port = 0
-        with suppress(OSError), bind(host, DEFAULT_PORT):  # no other program listens there
-            port = DEFAULT_PORT
     log = None if quiet else _say
-    service = build_emulator(options, port=port, host=host, hosts=allow_host, token=token, log=log)
-    async with _running(service):
+    arguments = {**_arguments(options), "host": host, "hosts": allow_host, "token": token, "log": log}
+    async with _running(arguments, port, DEFAULT_PORT) as service:
         stop = asyncio.Event()
         with signal_handlers(not_ignored(_STOPPING), lambda _: stop.set()), kept_profile(service) as profile:
             _say(f"# Emulator at {service.base_url} (Ctrl-C stops it)")
@@ -166,27 +162,42 @@ async def emulator(
     "ended it, and prints to stderr what the service accepted.\n\n"
     "Example: pushsdk emulator exec --faults flaky -- python job.py\n\nSee: pushsdk docs emulator",
 )
-async def execute(*command: str, port: int = 0, options: EmulatorOptions = EmulatorOptions()) -> int:
+async def execute(*command: str, port: int | None = None, options: EmulatorOptions = EmulatorOptions()) -> int:
     """Run a command beside the push service.
 
     Args:
         command: The command and its arguments, after --.
-        port: Listen on this port of 127.0.0.1; 0 takes any free port.
+        port: Listen on this port of 127.0.0.1; 0 takes any free port. [default: 8090, or any free port]
     """
     if not command:
         raise usage_error("name the command to run: pushsdk emulator exec -- COMMAND ...")
-    async with _running(build_emulator(options, port=port)) as service:
+    async with _running(_arguments(options), port, EXEC_PORT) as service:
         code = await _run_command(command, {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key})
         warn(f"pushsdk emulator: {_verdict(service)}")
     return code if code >= 0 else 128 - code
 
 
 @asynccontextmanager
-async def _running(service: Emulator) -> AsyncIterator[Emulator]:
-    """Start and stop the emulator. Raises CommandError if it can't start."""
+async def _running(arguments: Mapping[str, Any], port: int | None, usual: int) -> AsyncIterator[Emulator]:
+    """Run the emulator on this port; if it is None, on the usual one, or on any free one if that is in use.
+
+    Raises CommandError if the emulator can't start.
+    """
     async with AsyncExitStack() as stack:
+
+        async def start(number: int) -> Emulator:
+            with _option_errors("emulator"):
+                service = Emulator(port=number, **arguments)
+            return await stack.enter_async_context(service)
+
         try:
-            await stack.enter_async_context(service)
+            if port is None:
+                try:
+                    service = await start(usual)
+                except OSError:
+                    service = await start(0)
+            else:
+                service = await start(port)
         except StoreError as error:
             raise usage_error(f"--store: {error}") from None
         except OSError as error:

@@ -23,23 +23,24 @@ from pushsdk.emulator.control.views import RequestPage
 from pushsdk.emulator.store.records import RequestSummary
 
 Search = Annotated[str, Parameter(help="Select requests by words and terms, such as 'user:u1 status:429'.")]
+Profile = Annotated[str | None, Parameter(help="Ask the running emulator with this profile.")]
 _NEWEST = 1000
 
 
-def requests(search: Search = "", /, *, json: JsonLines = False) -> int:
+def requests(search: Search = "", /, *, profile: Profile = None, json: JsonLines = False) -> int:
     if json:
-        with _answer("GET", "/export", search=search) as answer:
+        with _answer("GET", "/export", profile, search=search) as answer:
             for line in reversed(answer.read().splitlines()):
                 print_json(msgspec.Raw(line))
         return Exit.DONE
-    with _answer("GET", "/requests", search=search, limit=_NEWEST) as answer:
+    with _answer("GET", "/requests", profile, search=search, limit=_NEWEST) as answer:
         for request in reversed(msgspec.json.decode(answer.read(), type=RequestPage).requests):
             say(_line(request))
     return Exit.DONE
 
 
-def tail(*, json: JsonLines = False) -> int:
-    with _answer("GET", "/events") as answer:
+def tail(*, profile: Profile = None, json: JsonLines = False) -> int:
+    with _answer("GET", "/events", profile) as answer:
         for event, data in itertools.pairwise(line.decode().rstrip("\n") for line in answer):
             if event == "event: request":
                 request = msgspec.json.decode(data.removeprefix("data: "), type=RequestSummary)
@@ -48,25 +49,26 @@ def tail(*, json: JsonLines = False) -> int:
     raise CommandError("the emulator has ended", Exit.INCOMPLETE)
 
 
-def reset() -> int:
-    with _answer("POST", "/reset") as answer:
+def reset(*, profile: Profile = None) -> int:
+    with _answer("POST", "/reset", profile) as answer:
         say(f"emptied the inbox on {urlsplit(answer.url).netloc}")
     return Exit.DONE
 
 
-def _settings() -> Mapping[str, Any]:
+def _settings(profile: str | None) -> Mapping[str, Any]:
     """Return the settings if their base_url is on this machine, or if no emulator runs; else those of the emulator."""
-    named = find({}).get("base_url")
+    given = {} if profile is None else {"profile": profile}
+    named = find(given).get("base_url")
     is_here = False
     with suppress(ValueError):  # resolve refuses a URL that can't be split
         is_here = named is not None and is_loopback(urlsplit(str(named.value)).hostname or "")
-    return resolve({"profile": EMULATOR} if running_emulators() and not is_here else {})
+    return resolve({"profile": EMULATOR} if running_emulators() and not is_here else given)
 
 
 @contextmanager
-def _answer(method: str, path: str, **query: object) -> Iterator[HTTPResponse]:
+def _answer(method: str, path: str, profile: str | None, **query: object) -> Iterator[HTTPResponse]:
     """Yield the emulator's answer. Raises CommandError."""
-    settings = _settings()
+    settings = _settings(profile)
     url = urlsplit(settings["base_url"])
     origin, connect = f"{url.scheme}://{url.netloc}", HTTPSConnection if url.scheme == "https" else HTTPConnection
     headers = {"Api-Key": settings["api_key"].reveal(), "Content-Type": "application/json"}
