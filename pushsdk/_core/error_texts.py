@@ -39,6 +39,8 @@ class Facts(Wording, msgspec.Struct, frozen=True):
     """The most attempts with outcome UNKNOWN that one request has."""
     bound: float | None = None
     """The seconds of the setting that may have ended the call: the timeout, or the longest Retry-After."""
+    job: str = ""
+    """The name of the job for a call with an idempotency key: another call with the key does not push again."""
 
     @property
     def decisive(self) -> Attempt:
@@ -50,7 +52,9 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         target, risk = self.target, ""
         if self.verdict.outcome is Outcome.UNKNOWN:
             times, again = (f" up to {self.sent} times", "once more") if self.sent > 1 else ("", "twice")
-            risk = "; " + (target.operation if target else PUSH).in_doubt.format(times=times, again=again)
+            operation = target.operation if target else PUSH
+            in_doubt = _KEYED if self.job else operation.in_doubt
+            risk = "; " + in_doubt.format(times=times, again=again, job=self.job)
         fix = self._fix(target, names) if target else ""
         end = self._end() or self._by_policy()
         return f"{_HEADS[self.verdict.outcome]}: {self._cause()}{end}{risk}{fix} [{self.code}]"
@@ -133,6 +137,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
             "http to TLS": target.base_url.startswith("http:") and (refuses if decisive.status else breaks),
             "throttled": decisive.retryable and decisive.retry_after,
             "request id": _request_id_of(decisive),
+            "job": self.job,
             "no answer": not decisive.answer,
             "unseen answer": decisive.answer and not target.shows_answers,
             **{failure: decisive.reason.startswith(failure) for failure in Failure},
@@ -141,6 +146,9 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         return {sign for sign, holds in signs.items() if holds}
 
 
+_KEYED = (
+    "it may have been enqueued{times}; another call with this idempotency_key sends nothing: pushsdk claims show {job}"
+)
 _UNTRIED = "the call ended before its first attempt"
 _HEADS = {Outcome.UNKNOWN: "outcome unknown", Outcome.REJECTED: "rejected", Outcome.NOT_SENT: "not sent"}
 _TOTAL = "total timeout {bound} s"
@@ -203,6 +211,7 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({413}, ". Shorten the message, or send to fewer users per call if the service limits their number"),
     ({400, "no answer"}, _LINT),
     ({422, "no answer"}, _LINT),
+    ({Outcome.UNKNOWN, "job"}, "; see: pushsdk docs idempotency"),
     ({Outcome.UNKNOWN, "request id"}, ". Don't retry: ask the service about {request_id}; " + _OUTCOMES),
     ({Outcome.UNKNOWN, PUSH.name}, ". Don't retry unless a second push is acceptable; " + _OUTCOMES),
     ({Outcome.UNKNOWN}, "; " + _OUTCOMES),

@@ -30,7 +30,8 @@ T = TypeVar("T")
 _LOCATIONS = "sqlite:PATH, redis://HOST, postgresql://HOST/DATABASE or s3://BUCKET/PREFIX"
 _WHOLE = 64  # digits
 NAME = re.compile(rf"[0-9a-f]{{{NAME_DIGITS},{_WHOLE}}}")
-_UNSENT, _CLAIMED = "not sent: the next delivery sends", "in flight, or its process died"
+_UNSENT = "not sent: the next delivery sends"
+_DEAD = "in doubt: its process died, or could not write the outcome"
 _RELEASED = (
     UserState.PENDING,
     "Release",
@@ -42,8 +43,8 @@ _SETTLED = (
     "The next delivery succeeds without a push, and users who were not pushed before never get it.",
 )
 _IN_DOUBT = (
-    "nearly all jobs in doubt had been pushed: look at one with pushsdk claims show. If the push arrived, run pushsdk "
-    "claims release --accepted; without --accepted, the next delivery pushes again; see: pushsdk docs idempotency"
+    "nearly all jobs in doubt had been pushed. If the push arrived, run pushsdk claims release --accepted {}; without "
+    "--accepted, the next delivery pushes again; see: pushsdk docs idempotency"
 )
 Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
 Keys = Annotated[Sequence[str], Parameter(negative=(), help="Select the job of this idempotency key. Repeatable.")]
@@ -92,9 +93,13 @@ def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: Json
         else:
             say(f"{claimed_at}  {duration(age):>9}  {send.users:>7,}  {send.key}")
     if not sends:
-        warn("nothing is claimed")
+        warn(
+            f"nothing was claimed more than {duration(older_than.total_seconds())} ago"
+            if older_than
+            else "nothing is claimed"
+        )
     elif not json:
-        warn(_IN_DOUBT)
+        _advise(sends)
     return Exit.DONE
 
 
@@ -119,9 +124,20 @@ def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = Fal
     found = with_store(store.claims, store.open, lambda opened: _claims_of(opened, [*names]))
     for digest, claim in found.items():
         _show(digest, claim, json=json)
-    if not json and any(map(claimed_in, found, found.values())):
-        warn(_IN_DOUBT)
+    sends = [*filter(None, map(claimed_in, found, found.values()))]
+    if sends and not json:
+        _advise(sends)
     return Exit.DONE if _tell_missing(names, found) else Exit.INCOMPLETE
+
+
+def _advise(sends: Sequence[ClaimedSend]) -> None:
+    warn(_IN_DOUBT.format(sends[0].key[:NAME_DIGITS]))
+
+
+def _in_flight(until: float) -> str:
+    """Return how long a claim may be in flight; ``""`` if its call's time is over."""
+    seconds = until - time.time()
+    return f"may be in flight for {seconds + 0.5:.0f} s more" if seconds > 0 else ""
 
 
 def _show(digest: str, claim: Claim, *, json: bool = False) -> None:
@@ -137,8 +153,9 @@ def _show(digest: str, claim: Claim, *, json: bool = False) -> None:
         print_json({"key": digest, "claimed_at": claimed_at, "age": round(age), "states": counts})
         return
     say(f"{digest}, claimed {duration(age)} ago at {claimed_at}")
+    claimed = _in_flight(record.sending_until) or _DEAD
     print_figures(
-        (status.state, f"{users:,}", reason_of(status, _UNSENT, claimed=_CLAIMED), "") for users, status in rows
+        (status.state, f"{users:,}", reason_of(status, _UNSENT, claimed=claimed), "") for users, status in rows
     )
 
 
@@ -169,14 +186,16 @@ def release(
 
 def _ended(sends: list[ClaimedSend]) -> list[ClaimedSend]:
     """Return the sends that can't be in flight, and name the others: a claim after this look changes the token."""
-    now = time.time()
+    ended = []
     for send in sends:
-        if send.until > now:
+        if why := _in_flight(send.until):
             warn(
-                f"{send.key[:NAME_DIGITS]} may be in flight for {send.until - now + 0.5:.0f} s more: wait, or pass "
-                "--force if its process is dead; if that lives, users may get two pushes"
+                f"{send.key[:NAME_DIGITS]} {why}: wait, or pass --force if its process is dead; if that lives, users "
+                "may get two pushes"
             )
-    return [send for send in sends if send.until <= now]
+        else:
+            ended.append(send)
+    return ended
 
 
 def _names(jobs: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
