@@ -138,10 +138,12 @@ class Pipeline:
     async def _explain_rest(self) -> None:
         """Say why users are left, if no failure does."""
         reason = self.stop_reason
+        await self._log.flush()
         if reason is None and self._is_limited:
             self.stop("limit", "the limit is reached: resume for the rest")
+        elif next(self._work, None) is None and not self._journal.states.count(UserState.PENDING):
+            self._sender.stopping.reason = None  # the run is complete all the same
         elif reason is not None and reason.by == "not_after":
-            await self._log.flush()
             for positions in self._journal.ranges(PENDING):
                 self._log.settle(positions, UserStatus(UserState.PENDING, reason=reason.reason))
 
@@ -239,7 +241,7 @@ class Pipeline:
     async def _await_stop(self, stop: asyncio.Event) -> None:
         await stop.wait()
         self._tick()  # finds a mark that says who stopped it
-        self.stop("asked", "the caller asked for a stop")
+        self.stop("asked", "Ctrl-C, a signal or stop= ended it")
 
     def _tick(self) -> None:
         self._report()
@@ -258,9 +260,10 @@ class Pipeline:
             return
         now, limiter, users = self._loop.time(), self._engine.limiter, self._journal.states.count
         paused = limiter.rate_limiter.pause_left(now)
+        stage = "waiting" if paused or self._sender.is_waiting else "sending"
         progress = self._pace.progress(
             now,
-            stage="waiting" if paused or self._sender.is_waiting else "sending",
+            stage="stopping" if self.stop_reason else stage,
             planned=self._journal.users,
             accepted=users(UserState.ACCEPTED),
             rejected=users(UserState.REJECTED),

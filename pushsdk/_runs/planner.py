@@ -218,7 +218,7 @@ class Planner:
             self._waiting = []
         self._report(self._journal.users)
         if self._stop is not None and self._stop.is_set():
-            self.stop("asked", "the caller asked for a stop")
+            self.stop("asked", "Ctrl-C, a signal or stop= ended it")
         if self.stop_reason is not None:
             raise PlanningStoppedError
 

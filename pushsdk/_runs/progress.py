@@ -15,8 +15,11 @@ RATE_OVER = 10  # readings that the rate is measured over
 class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Run progress: users by outcome, and how fast they are settled."""
 
-    stage: Literal["planning", "sending", "waiting"]
-    """``waiting`` while nothing may be sent: during a pause that the service asked for, or after a failure."""
+    stage: Literal["planning", "sending", "stopping", "waiting"]
+    """``waiting`` while nothing may be sent: during a pause that the service asked for, or after a failure.
+
+    ``stopping`` while the last requests are in flight, after Ctrl-C, ``stop=`` or a stop policy.
+    """
     planned: int = 0
     accepted: int = 0
     rejected: int = 0
@@ -34,7 +37,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rate: float = 0.0
     """Users settled per second, over the last seconds."""
     eta: float | None = None
-    """Seconds until the end at this rate; None if the rate is 0."""
+    """Seconds until the end at this rate; None if the rate is 0, or if the run is stopping."""
     trouble: str = ""
     """The last failure, in words; empty once a request has been accepted since."""
     paused: float = 0.0
@@ -57,7 +60,8 @@ class Pace:
         self._readings.append((now, left))
         first, before = self._readings[0]
         rate = max(0, before - left) / (now - first or 1.0)
-        counts.update(seconds=now - self._started, rate=rate, eta=left / rate if rate else None)
+        has_end = rate and counts["stage"] != "stopping"
+        counts.update(seconds=now - self._started, rate=rate, eta=left / rate if has_end else None)
         return Progress(**counts)
 
 

@@ -109,8 +109,6 @@ class ChunkSender:
         self._resends = resends
         #: Ends the sending early.
         self.stopping = Stopping(engine.timers, engine.limiter.rate_limiter, stop_policy, not_after)
-        # Requests that wait after a failure.
-        self._pausing = 0
         #: The record of responses to the message that all chunks share.
         self.message = MessageRecord()
         # Held by the chunk that tests whether the message is to blame.
@@ -125,7 +123,7 @@ class ChunkSender:
     @property
     def is_waiting(self) -> bool:
         """Return True if nothing is in flight because of earlier failures."""
-        return bool(self._pausing) and not self._engine.limiter.in_flight
+        return bool(self.trouble) and not self._engine.limiter.in_flight
 
     async def deliver(self, whole: ChunkRequest, *, in_doubt: bool = False) -> list[Rejected[ChunkRequest]]:
         """Send a request, whole or split, until all its users are settled or the sending stops.
@@ -326,12 +324,8 @@ class ChunkSender:
         if self.stopping.reason is not None:
             return False
         seconds = self._options.policy.backoff(tries, verdict.attempts[-1], random.random())  # noqa: S311 - jitter
-        self._pausing += 1
-        try:
-            with self.stopping.until_stopped() as scope:
-                await asyncio.sleep(seconds)
-        finally:
-            self._pausing -= 1
+        with self.stopping.until_stopped() as scope:
+            await asyncio.sleep(seconds)
         return scope.expired is None
 
     def _leave(self, verdict: Verdict) -> None:

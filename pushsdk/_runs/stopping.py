@@ -64,7 +64,7 @@ class Stopping:
         # Requests that wait for a slot or after a failure: ``stop`` wakes them.
         self._waiting: set[DeadlineScope] = set()
         self._not_after = not_after
-        #: The reason for an early end; None so far. Set by ``stop``.
+        #: The reason for an early end; None so far. Set by ``stop``, and to None by the pipeline if all was sent.
         self.reason: StopReason | None = None
 
     def may_begin(self) -> bool:

@@ -59,13 +59,17 @@ def _logging_above() -> Iterator[None]:
 
 
 def _display(state: Progress, width: int) -> Group:
-    """Return two lines on a run, as wide as the terminal: how far it is, and how it goes."""
+    """Return two lines on a run, as wide as the terminal: how far it is, and how it goes. Below is the last failure.
+
+    The cursor is on an empty line, where a terminal writes the ^C that is pressed.
+    """
     planning = state.stage == "planning"
     figures = _extent(state, width - len(state.stage) - _SHORTEST_BAR - 2)
     line = Table.grid(Column(), Column(ratio=1), Column(), padding=(0, 1), pad_edge=False, expand=True)
     bar = ProgressBar(total=None if planning else state.planned or 1, completed=_settled(state), pulse=planning)
     line.add_row(Text(state.stage, "bold cyan"), bar, figures)
-    return Group(line, Text(", ".join(_course(state)), no_wrap=True, overflow="ellipsis", end=""))
+    course = Text(", ".join(_course(state)), no_wrap=True, overflow="ellipsis")
+    return Group(line, *filter(None, (course, Text(visible(state.trouble)))), "")
 
 
 def _plain_lines(clock: Callable[[], float]) -> Show:
@@ -85,7 +89,7 @@ def _plain_lines(clock: Callable[[], float]) -> Show:
 def _describe(state: Progress) -> str:
     if state.stage == "planning":
         return count(state.planned)
-    return ", ".join([_done(state), *_course(state), *_time_left(state)])
+    return ", ".join(filter(None, [_done(state), *_course(state), *_time_left(state), state.trouble]))
 
 
 def _extent(state: Progress, width: int) -> str:
@@ -113,7 +117,7 @@ def _course(state: Progress) -> list[str]:
         (state.rejected, f"{state.rejected:,} rejected"),
         (state.unknown, f"{state.unknown:,} unknown"),
         (state.paused, f"throttled for {duration(state.paused)}"),
-        (state.stage == "waiting" and state.trouble, visible(state.trouble)),
+        (state.stage == "stopping", f"{count(state.requests, 'request')} in flight"),
         (state.rate, f"{state.rate:,.0f}/s"),
         (state.limit and logger.isEnabledFor(logging.INFO), f"{state.requests:,} in flight, limit {state.limit:,}"),
     )

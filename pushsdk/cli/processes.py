@@ -139,11 +139,11 @@ def _exit_code(code: int) -> int:
 
 
 def _totals(states: Collection[Progress]) -> Iterator[Progress]:
-    """Yield the sum, again and again. Its stage is ``waiting`` if a process is waiting."""
+    """Yield the sum, again and again. Its stage is the last by name: ``waiting`` if a process is waiting."""
     pace = Pace(time.monotonic(), sum([state.not_sent for state in states]))
     while True:
-        worst = max(states, key=lambda state: state.stage == "waiting")
-        sums = {name: sum([getattr(state, name) for state in states]) for name in (*_COUNTS, "in_flight")}
+        worst = max(states, key=lambda state: state.stage)
+        sums = {name: sum([getattr(state, name) for state in states]) for name in (*_COUNTS, "in_flight", "requests")}
         state = {**msgspec.structs.asdict(worst), **sums, "limit": 0}
         yield pace.progress(time.monotonic(), **state)
 

@@ -148,6 +148,7 @@ def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, se
     result = broadcast()
     assert result.code == 3
     assert "who may be pushed twice:  pushsdk resume spring.run --on-unknown resend" in result.err
+    assert "reasons: 3 users: the connection broke" in result.err
     result = broadcast()
     assert result.code == 3
     assert service.users() == dict.fromkeys(USERS, 1)

@@ -222,7 +222,7 @@ def test_a_process_that_is_stopped_stops_the_others_and_shows_no_key(sending, se
     assert len(children) == 2
     assert all(service.api_key not in Path(f"/proc/{child}/cmdline").read_text() for child in children)
     os.kill(children[0], signal.SIGTERM)
-    check_stopped(sending, service, command, told="stopped: the caller asked for a stop\n")
+    check_stopped(sending, service, command, told="stopped: Ctrl-C, a signal or stop= ended it\n")
 
 
 @FINDS_PROCESSES

@@ -108,13 +108,25 @@ def test_the_display_is_a_bar_to_the_full_width_and_one_line_of_figures(drawn, w
         assert all(len(line) <= width for line in figures)
 
 
+@pytest.mark.parametrize("stage", ["sending", "waiting"])
+def test_the_last_failure_is_shown_whole_until_a_request_is_accepted(drawn, capsys, stage):
+    trouble = "the connection could not be opened: 127.0.0.1:8080, Connection refused"
+    state = msgspec.structs.replace(SENDING, stage=stage, trouble=trouble)
+    _, _, *lines = drawn(60, state)[0]
+    assert " ".join(lines) == trouble
+    with progress("plain") as tell:
+        tell(state)
+    assert capsys.readouterr().err == f"{stage}: {COUNTS}, 2,000/s, 0:05 left, {trouble}\n"
+
+
 def test_ctrl_c_leaves_whole_lines_and_no_bar(service, tmp_path):
     service.set_faults([Fault.delay(0.2)])
     (tmp_path / "many.txt").write_text("".join(f"user-{number}\n" for number in range(20_000)))
+    # Narrow, so that the figures fill their line: a ^C after them would wrap.
     words = split(f"broadcast {tmp_path}/many.txt --run {tmp_path}/many.run --title x --in-flight 1 -v --yes")
     child, terminal = pty.fork()
     if child == 0:  # pragma: no cover - runs as the command
-        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
         os.environ.pop("COLUMNS")
         os.execv(sys.executable, [*COMMAND, *words])
     seen = b""
@@ -125,8 +137,8 @@ def test_ctrl_c_leaves_whole_lines_and_no_bar(service, tmp_path):
         while part := keys.read(1000):
             seen += part
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
-    lines = shown(60, seen)
-    assert "stopping after the requests in flight; press Ctrl-C again to" in lines  # 60 characters
+    lines = shown(40, seen)
+    assert "stopping after the requests in flight;" in lines
     assert not any("\N{BOX DRAWINGS HEAVY HORIZONTAL}" in line for line in lines)
     assert all(line.index("INFO") == 24 for line in lines if "INFO" in line)
 

@@ -393,6 +393,24 @@ async def test_a_cancellation_says_what_is_known_and_how_to_continue(name, tmp_p
 
 
 @virtual
+async def test_a_run_waits_from_a_failure_until_a_request_is_accepted():
+    states = []
+    service = FakeService(answer(), then=refused())
+    await push(service, 99, stop_policy=StopPolicy(max_outage=60.0), on_progress=states.append)
+    assert {state.stage for state in states[:-1] if state.trouble} == {"waiting"}
+
+
+@virtual
+async def test_a_run_that_is_stopped_with_its_last_request_says_so_and_is_complete():
+    stop, states = asyncio.Event(), []
+    asyncio.get_running_loop().call_later(2.0, stop.set)
+    report = await push(FakeService(then=answer(after=9.0)), 4, stop=stop, on_progress=states.append)
+    first = next(state for state in states if state.stage == "stopping")
+    assert (first.requests, first.eta) == (1, None)
+    assert report.stopped is None
+
+
+@virtual
 async def test_an_on_progress_that_raises_is_logged_with_its_place(caplog):
     def broken(progress):
         raise RuntimeError(f"secret {'text'}")

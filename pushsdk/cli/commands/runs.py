@@ -673,6 +673,9 @@ def _left_out(duplicates: int, excluded: int, source: str) -> Iterator[str]:
 def _print_answers(result: pushsdk.BroadcastReport) -> None:
     for answer, number in result.answers.items():
         warn(f"answers: {number:,} x {answer}")
+    for reason, users in result.reasons.items():
+        if not reason.startswith(("HTTP", Failure.NOT_LISTED)):  # an answer, or told below
+            warn(f"reasons: {count(users)}: {reason}")
 
 
 def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment: str = "", unlisted: int = 0) -> None:
