@@ -52,9 +52,9 @@ class LabSummary(NamedTuple):
 
 
 def _impatient_and_alone(text):
-    """Retry jobs after a second, and give each its own message, so that no two share a request."""
+    """Retry jobs within a second, and give each its own message, so that no two share a request."""
     alone = text.replace("user, SHIPPED,", 'user, {"title": {"en": f"Order {order}"}},')
-    return alone.replace("retry_delay(", "retry_delay(1.0, ")
+    return alone.replace("retry_delay(", "retry_delay(0.5, ")
 
 
 @contextmanager
