@@ -78,11 +78,17 @@ class UserStates:
         """Return the number of users in this state."""
         return self._counts[state]
 
-    def extend(self, users: int) -> None:
-        """Add PENDING users at the end."""
+    def extend(self, users: int, status: UserStatus = _PENDING) -> None:
+        """Add users at the end."""
         if users < 0:
             raise ValueError("the number of users must not be negative")
-        self._append(users, _PENDING)
+        if users:
+            if not self.users or self._statuses[-1] != status:
+                self._starts.append(self.users)
+                self._statuses.append(status)
+            self.users += users
+            self.resent += users * status.resent
+            self._counts[status.state] += users
 
     def set(self, start: int, stop: int, status: UserStatus) -> None:
         """Set the status for the users ``start`` to ``stop`` - 1; a user once ``resent`` stays so."""
@@ -130,17 +136,8 @@ class UserStates:
         """Return the states in a record."""
         states = cls()
         for run in runs:
-            states._append(run.users, UserStatus(run.state, run.status, run.reason, run.resent))
+            states.extend(run.users, UserStatus(run.state, run.status, run.reason, run.resent))
         return states
-
-    def _append(self, users: int, status: UserStatus) -> None:
-        if users:
-            if not self.users or self._statuses[-1] != status:
-                self._starts.append(self.users)
-                self._statuses.append(status)
-            self.users += users
-            self.resent += users * status.resent
-            self._counts[status.state] += users
 
     def _set_in_run(self, number: int, start: int, stop: int, status: UserStatus) -> int:
         """Set users up to ``stop``, as far as they are in this run. Return the position after the last of them."""

@@ -254,7 +254,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 with self._queued(request):
                     await limiter.acquire(users, deadline=request.deadline, is_urgent=request.is_urgent)
                 request.failure = request.failure and limiter.reason_for(request.failure)
-        if request.failure in THROTTLED and (request.evidence is None or request.evidence.retry_after is None):
+        if request.failure in THROTTLED:
             request.evidence = Evidence(retry_after=limiter.rate_limiter.pause_left(self.loop.time()))
 
     async def _attempt(self, request: ApiRequest, *, is_begun: bool = False) -> bool:

@@ -162,11 +162,7 @@ class KeyedCall:
     def ranges(self, users: tuple[str, ...]) -> Ranges:
         if len(users) == len(self.users):
             return ((0, len(users)),)
-        ranges: list[tuple[int, int]] = []
-        for position in sorted([bisect_left(self.users, user) for user in users]):
-            start = ranges.pop()[0] if ranges and ranges[-1][1] == position else position
-            ranges.append((start, position + 1))
-        return ranges
+        return [(at, at + 1) for at in sorted([bisect_left(self.users, user) for user in users])]
 
 
 class KeyedClaim:
@@ -189,10 +185,8 @@ class KeyedClaim:
         self._claims = [
             (claimed, request) for unit, request in claims if (claimed := self._claimed_part(unit, request)) is not None
         ]
-        units = [unit for unit, _ in self._claims]
-        if units != list(part.units):
-            part = BatchPart.of(units, part.history)
-        return part, push_body(part.ids, self._content.message, self._content.custom_fields) if units else None
+        part = BatchPart.of([unit for unit, _ in self._claims], part.history)
+        return part, push_body(part.ids, self._content.message, self._content.custom_fields) if part.units else None
 
     def settle(self, verdict: Verdict) -> None:
         claims, self._claims = self._claims, []

@@ -83,7 +83,7 @@ class SettingValue(Guarded, Struct, frozen=True):
 
 
 Layer = Mapping[str, SettingValue]
-InForce = Mapping[str, tuple[bool | float | str | None, LayerName, str | None]]
+InForce = Mapping[str, tuple[Any, LayerName, str | None]]
 """Value, layer and source for every setting."""
 Tables = Mapping[str | None, Layer]
 """The settings in files by profile; those without a profile are under None."""
@@ -126,7 +126,7 @@ def find(options: Mapping[str, object]) -> dict[str, SettingValue]:
     others = {name: setting for name, setting in {**variables, **given}.items() if name in OTHERS}
     if "config" not in others and (default := _default_file()) and default.exists():
         others["config"] = SettingValue(str(default), "", "default")
-    tables = _read_settings(others.get("config"))
+    tables = _read_settings(Path(others["config"].value), others["config"].source) if "config" in others else {}
     layers = (given, _profile(tables, others), variables, tables.get(None, {}))
     return {**_merged(layers), **others}
 
@@ -150,7 +150,7 @@ def _emulator_profile(profile: str) -> Layer:
     running = running_emulators()
     files = [file for file in running if profile in (file.stem, EMULATOR)]
     # A file that has just been created is empty.
-    if len(files) == 1 and (layer := _read_settings(SettingValue(files[0], "", "default")).get(files[0].stem)):
+    if len(files) == 1 and (layer := _read_settings(files[0]).get(files[0].stem)):
         return layer
     names = " or ".join(file.stem for file in running)
     fix = f"pass --profile {names}, or set PUSHSDK_PROFILE" if running else "start pushsdk emulator"
@@ -241,12 +241,9 @@ def running_emulators() -> list[Path]:
     return sorted(filter(is_locked, default.parent.glob(f"{EMULATOR}-*.toml"))) if default else []
 
 
-def _read_settings(config: SettingValue | None) -> Tables:
-    """Return the settings in a file, for all and for each profile."""
-    if config is None:
-        return {}
-    file = Path(str(config.value))
-    table, mode = _read_toml(file, config.source)
+def _read_settings(file: Path, source: str = "") -> Tables:
+    """Return the settings in a file, for all and for each profile. ``source`` named the file."""
+    table, mode = _read_toml(file, source)
     profiles = table.pop("profiles", {})
     try:
         msgspec.convert(profiles, dict[str, dict[str, Any]])
