@@ -149,7 +149,6 @@ WRONG = [
     ("emulator --host nowhere.invalid --token-file good", "nowhere.invalid"),
     ("emulator --host a..b --token-file good", "use a host of this machine"),
     ("emulator --store .", "can't be used as a store: it is a folder"),
-    ("emulator --audience none", "none can't be read as a folder of tables"),
     (
         "emulator --allow-host=http://push.test",
         "hosts[0] must be a name with an optional port, for example push.test:8080; got 'http://push.test'",
