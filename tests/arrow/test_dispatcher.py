@@ -192,12 +192,13 @@ async def test_a_process_suspended_after_its_claim_pushes_nobody_whom_another_ha
     assert service.users() == once(10)
 
 
+@pytest.mark.parametrize("personal", [None, PERSONAL])
 @virtual
-async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent():
+async def test_a_chunk_that_can_not_be_claimed_is_an_error_and_is_not_sent(personal):
     service = FakeService()
     claims = ShakyClaims(add=["down", "down"])
     with pytest.raises(ClaimStoreError, match=r"not sent: the claim store failed \(StoreDownError\)"):
-        await send(service, claims, 20, personal=PERSONAL, limits=ONE)
+        await send(service, claims, 20, personal=personal, limits=ONE if personal else Limits())
     assert service.written == []
 
 
