@@ -154,7 +154,7 @@ _HEADS = {Outcome.UNKNOWN: "outcome unknown", Outcome.REJECTED: "rejected", Outc
 _TOTAL = "total timeout {bound} s"
 _BOUNDS: Mapping[Failure | None, str] = {
     **dict.fromkeys({*OUT_OF_TIME, Failure.TOO_LATE}, _TOTAL),
-    Failure.PAUSED: f"in {{pause}}; {_TOTAL}",
+    Failure.PAUSED: f"in {{pause}}, and less is left of the {_TOTAL}",
     Failure.TOO_LONG: "{pause}, RetryPolicy(max_retry_after={bound})",
 }
 # The text names these if they ended a request whose last attempt was retryable.

@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import subprocess
+from time import strftime
 
 import msgspec
 import pytest
@@ -56,9 +57,9 @@ def begun_plan(path, base_url="http://127.0.0.1:1"):
 
 
 def test_each_user_is_pushed_once_and_the_counts_go_to_stdout(broadcast, command, service, folder):
-    (folder / "nobody.csv").write_text("user_id\n")
-    assert "1 duplicate left out, 0 excluded\n" in command("plan ids.txt --title x --exclude nobody.csv").out
-    result = broadcast("--exclude nobody.csv")
+    (folder / strftime("nobody-%Y-%m-%d.csv")).write_text("user_id\n")
+    assert "1 duplicate left out, 0 excluded\n" in command("plan ids.txt --title x --exclude nobody-{date}.csv").out
+    result = broadcast("--exclude nobody-{date}.csv")
     assert result.code == 0
     assert result.err == ""
     assert [line.split()[-1] for line in result.out.splitlines()[:4]] == ["3", "0", "0", "0"]

@@ -46,9 +46,13 @@ from pushsdk.cli.settings import ClientSettings, listed
 from pushsdk.cli.terminal import duration, print_json, say, warn
 
 
+def _dated(name: str) -> str:
+    """Return the name with today's date, which is local, as cron's times are."""
+    return name.replace("{date}", time.strftime("%Y-%m-%d"))
+
+
 def _run_of(_: object, given: Sequence[Token]) -> Path:
-    """Return the path with today's date, which is local, as cron's times are."""
-    return Path(given[0].value.replace("{date}", time.strftime("%Y-%m-%d")))
+    return Path(_dated(given[0].value))
 
 
 RunPath = Annotated[Path, Parameter(converter=_run_of)]
@@ -84,7 +88,7 @@ class BroadcastOptions(MessageOptions):
     primary_key: str = "user_id"
     """Read the user id from this column or key."""
     exclude: tuple[str, ...] = ()
-    """Leave out the users in this file, or the users that an earlier run pushed to; give it once for each file."""
+    """Leave out the users in this file, or those that an earlier run pushed to; {date} is today's date. Repeatable."""
     no_dedupe: Flag = False
     """Keep duplicates: push to an id as often as it occurs."""
     personalize: Literal["custom-fields", "text", "both"] | None = None
@@ -98,7 +102,9 @@ class BroadcastOptions(MessageOptions):
             audience = Audience.query(utf8(self.query), primary_key=self.primary_key)
         else:
             audience = open_users(str(source), self.primary_key)
-        excluded = [name if has_users(name) else pushsdk.read_report(name).pushed() for name in self.exclude]
+        excluded = [
+            name if has_users(name) else pushsdk.read_report(name).pushed() for name in map(_dated, self.exclude)
+        ]
         return audience.exclude(*excluded, primary_key=self.primary_key)
 
     def requests(self, users: Audience, message: Any, fields: Any) -> pushsdk.Personalized | None:
