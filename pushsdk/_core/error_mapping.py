@@ -38,12 +38,16 @@ def error_for(
     user_ids: tuple[str, ...] = (),
     external_id: str | None = None,
     requests: Sequence[Verdict] = (),
+    job: str = "",
 ) -> errors.PushError:
-    """Return the error for a verdict that is not ACCEPTED. ``requests``: the verdicts joined into this one."""
+    """Return the error for a verdict that is not ACCEPTED. ``requests``: the verdicts joined into this one.
+
+    ``job`` names the job of a call with an idempotency key.
+    """
     requests = requests or (verdict,)
     # Without the exception that a callable raised: an error is pickled, and that may not be.
     known = msgspec.structs.replace(verdict, error=None)
-    facts = Facts(known, target, len(user_ids), _most_unknown(requests), _bound(verdict.failure, options))
+    facts = Facts(known, target, len(user_ids), _most_unknown(requests), _bound(verdict.failure, options), job)
     decisive = verdict.decisive
     error = _kind_of(verdict, decisive)(facts, attempts=verdict.attempts, user_ids=user_ids)
     error.retryable = any(map(is_retryable, requests))
@@ -97,7 +101,7 @@ def conclude(
         raise recorded_error(parts[-1][1], user_ids=users, job=job)
     whole = msgspec.structs.replace(sent[-1][1], attempts=attempts)
     requests = [verdict for _, verdict in sent]
-    raise error_for(whole, target=target, options=options, user_ids=users, requests=requests)
+    raise error_for(whole, target=target, options=options, user_ids=users, requests=requests, job=job)
 
 
 def set_answer(error: errors.PushError, source: Attempt | errors.PushError) -> None:

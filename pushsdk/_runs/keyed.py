@@ -114,8 +114,6 @@ class KeyedCall:
             if seconds > 0 and not error.attempts and not entry.states().count(UserState.UNKNOWN):
                 error.args = (IN_FLIGHT.format(max(now - entry.claimed_at, 0), seconds),)
                 error.retryable, error.retry_after = True, float(seconds)
-            elif error.attempts:
-                error.args = (msgspec.structs.replace(error.args[0], job=entry.job),)
             raise
 
     async def _send(self, call: Call, content: Content) -> Receipt:
