@@ -5,6 +5,7 @@ conditions, sort orders and groups only decide about rows. An operator without a
 """
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ Origins = frozenset[tuple[str, str]]
 Columns = list[Origins]
 
 # The expression parts that choose among values or sort them, and add none.
-_CHOOSING = {"when_expr", "filter", "filter_expr", "order_bys", "partitions", "orders"}
+_CHOOSING = {"when_expr", "filter", "filter_expr", "order_bys", "partitions", "orders", "arg_orders"}
 _NONE: Origins = frozenset()
 
 
@@ -29,15 +30,26 @@ def origins_of(plan: Json, names: Sequence[str], column: str) -> Origins:
 
 def _origins(node: Any, inputs: Sequence[Origins]) -> Origins:
     """Return the origins for all columns that an expression reads."""
-    if isinstance(node, dict):
-        if node.get("type") == "BOUND_REF":
-            return inputs[node["index"]]
-        node = [part for name, part in node.items() if name not in _CHOOSING]
-    return _NONE.union(*[_origins(part, inputs) for part in node]) if isinstance(node, list) else _NONE
+    if isinstance(node, list):
+        return _NONE.union(*[_origins(part, inputs) for part in node])
+    if not isinstance(node, dict):
+        return _NONE
+    if node.get("type") == "BOUND_REF":
+        return inputs[node["index"]]
+    if "arg_m" in str(node.get("qname", node.get("name"))):
+        return _origins(node["children"][0], inputs)  # arg_max and arg_min choose by the second argument
+    found = _origins([part for name, part in node.items() if name not in _CHOOSING], inputs)
+    if len(found) > 1 and re.search("STRUCT|MAP", str(node.get("return_type"))):
+        raise LookupError  # structs with numbers as text would be ordered otherwise
+    return found
 
 
 def _made(expressions: Sequence[Any], inputs: Sequence[Origins]) -> Columns:
     return [_origins(expression, inputs) for expression in expressions]
+
+
+def _united(*rows: Columns) -> Columns:
+    return [_NONE.union(*column) for column in zip(*rows, strict=True)]
 
 
 def _read(operator: Json) -> Columns:
@@ -113,13 +125,14 @@ _RULES: Mapping[str, Callable[[_Tracer, Json], Columns]] = {
     **dict.fromkeys(
         ("CROSS_PRODUCT", "COMPARISON_JOIN", "ANY_JOIN", "DELIM_JOIN", "POSITIONAL_JOIN", "ASOF_JOIN"), _Tracer.join
     ),
-    "UNION": lambda tracer, operator: [
-        _NONE.union(*columns) for columns in zip(*map(tracer.columns, operator["children"]), strict=True)
-    ],
+    "UNION": lambda tracer, operator: _united(*map(tracer.columns, operator["children"])),
     "MATERIALIZED_CTE": _Tracer.share,
     "CTE_REF": lambda tracer, operator: tracer.shared[operator["cte_index"]],
     "DELIM_GET": lambda tracer, _: tracer.outer,
     "DUMMY_SCAN": lambda *_: [_NONE],
-    "EXPRESSION_GET": lambda _, operator: [_NONE] * len(operator["expr_types"]),
+    # VALUES may read an outer query's columns.
+    "EXPRESSION_GET": lambda tracer, operator: _united(
+        *[_made(row, tracer.inputs(operator)) for row in operator["expressions"]]
+    ),
     "EMPTY_RESULT": lambda _, operator: [_NONE] * len(operator["return_types"]),
 }

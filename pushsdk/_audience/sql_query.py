@@ -6,7 +6,6 @@ with the guessed types, and DuckDB's plan says which columns feed the ids. All o
 
 import glob
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -264,27 +263,28 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
     node.update(table)
 
 
-# Guesses lose users or change ids, as their signs may come late, or belong to an id. The first options that change no
-# row are added to a call.
+# Guesses lose users or change ids, as their signs may come late, or belong to an id. The first options that a file can
+# be read with are added to a call.
 _QUOTES = ("quote = '\"', escape = '\"'", "quote = '\"'", "quote = ''")
-_COMMENTS = ("comment = ''", "")
+_COMMENTS = "comment = ''"
 # As many rows as DuckDB looks at to guess.
 _SAMPLE = "LIMIT 20480"
 
 
 def _plain_options(db: Connection, call: str) -> list[str]:
-    """Return options for double quotation marks or none, and for no comments unless a call reads other rows then.
+    """Return options for double quotation marks or none, and for no comments.
 
-    Raises ValidationError if DuckDB guesses other quotation marks, as these may belong to the ids.
+    Raises ValidationError if DuckDB guesses others and finds other rows, as its signs may belong to the ids.
     """
     quotes = ("",) if re.search(r'\("(quote|escape)" =', call) else _QUOTES
-    comments = ("",) if '("comment" =' in call else _COMMENTS
-    for guess in itertools.product(quotes, comments):
-        options = [*filter(None, guess)]
+    comments = "" if '("comment" =' in call else _COMMENTS
+    for quote in quotes:
+        options = [*filter(None, (quote, comments))]
+        plain = _call_with(call, *options)
         with suppress(duckdb_module().Error):
-            plain = _call_with(call, *options)
-            if not db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
-                return options
+            if db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
+                break
+            return options
     db.execute(f"FROM {call} {_SAMPLE}").fetchall()  # raises if the file is no CSV
-    text = "quotation marks that DuckDB guesses may belong to ids: state quote = '\"' or quote = '''' in"
-    raise ValidationError(f"the query: {text} {printable(call)}")
+    text = "quotation marks or comments that DuckDB guesses may belong to ids: state quote = '\"' or quote = '''', and"
+    raise ValidationError(f"the query: {text} comment = '#' or comment = '' in {printable(call)}")
