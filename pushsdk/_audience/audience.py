@@ -22,7 +22,7 @@ from pushsdk._audience.sql_query import SqlQuery
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
 from pushsdk._core.arguments import iterable
-from pushsdk._core.body import encode_user_ids
+from pushsdk._core.body import decode_user_ids, encode_texts, encode_user_ids
 from pushsdk._core.damage import damage_in, damage_of, damage_text
 from pushsdk._core.errors import Advice, ValidationError, warn_caller
 from pushsdk._core.kinds import Count, Rule, check, check_arguments
@@ -265,7 +265,7 @@ class Audience(BatchSource):
             if isinstance(users._source, TextFiles):
                 users._source.check_filled()
             for ids in users.ids():
-                users._damages.update(damage_of(ids, encode_user_ids(ids)))
+                users._damages.update(damage_of(ids, encode_texts(ids)))
                 yield ids
 
 
@@ -274,8 +274,8 @@ def _audience_of(users: "AnyPath | Audience | Iterable[str]", key: str) -> Audie
         return users
     if isinstance(users, (str, os.PathLike)):
         return Audience.read(users, primary_key=key)
-    ids = list(iterable("users", users, "a file name, an Audience or a list of ids"))
-    encode_user_ids(ids, "users")  # raises
+    given = list(iterable("users", users, "a file name, an Audience or a list of ids"))
+    ids = decode_user_ids(encode_user_ids(given, "users"))
     starts = range(0, len(ids), BATCH)
     return Audience(PlainIds(f"{count(len(ids), 'id')} in memory", lambda: (ids[at : at + BATCH] for at in starts)))
 

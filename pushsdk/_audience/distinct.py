@@ -31,8 +31,7 @@ _BLOAT = 10
 # Memory shares: for the set, and for the items that are not written yet. The interpreter wastes the rest.
 _SEEN, _WAITING = 0.6, 0.25
 
-# A str subclass instance is written as its text.
-_encode = msgspec.msgpack.Encoder(enc_hook=str.__str__).encode
+_encode = msgspec.msgpack.Encoder().encode
 _decode_ids = msgspec.msgpack.Decoder(list[str]).decode
 
 Row = tuple[str, dict[str, Any]]

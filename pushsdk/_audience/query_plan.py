@@ -92,23 +92,16 @@ class _Tracer:
         self.outer = _made(operator.get("duplicate_eliminated_columns", ()), first) or outer
         second = self.columns(right)
         self.outer = outer
-        added = _ADDED[operator.get("join_type", "INNER")]
         second = _kept(second, operator.get("right_projection_map", ()))
-        return _kept(first, operator.get("left_projection_map", ())) + (second if added is None else added)
+        # The columns of the right side, unless it only decides about rows.
+        added = {"SEMI": [], "ANTI": [], "MARK": [_NONE]}.get(operator.get("join_type", ""), second)
+        return _kept(first, operator.get("left_projection_map", ())) + added
 
     def share(self, operator: Json) -> Columns:
         definition, query = operator["children"]
         self.shared[operator["table_index"]] = self.columns(definition)
         return self.columns(query)
 
-
-# The columns that a join adds to the left side's, by its kind; None for the right side's.
-_ADDED: Mapping[str, Columns | None] = {
-    **dict.fromkeys(("INNER", "LEFT", "RIGHT", "OUTER", "SINGLE")),
-    "SEMI": [],
-    "ANTI": [],
-    "MARK": [_NONE],
-}
 
 # Not EXCEPT and INTERSECT: text is not equal there to the same number.
 _RULES: Mapping[str, Callable[[_Tracer, Json], Columns]] = {

@@ -35,12 +35,17 @@ def encode_user_ids(user_ids: Sequence[str], name: str = "user_ids", first: int 
     """
     if isinstance(user_ids, (list, tuple)) and are_texts(user_ids):
         try:
-            return EncodedIds(_encode(user_ids)[1:-1])
+            return encode_texts(user_ids)
         except UnicodeEncodeError:
             pass
     if isinstance(user_ids, (str, bytes, bytearray, memoryview)) or not isinstance(user_ids, Sequence):
         raise value_error((name,), f"expected a sequence of str, got {kind_of(user_ids)}")
-    return EncodedIds(_encode([_user_id(user_id, (name, i)) for i, user_id in enumerate(user_ids, first)])[1:-1])
+    return encode_texts([_user_id(user_id, (name, i)) for i, user_id in enumerate(user_ids, first)])
+
+
+def encode_texts(ids: Sequence[str]) -> EncodedIds:
+    """Return the encoded ids, which were checked before."""
+    return EncodedIds(_encode(ids)[1:-1])
 
 
 def are_texts(user_ids: Sequence[object]) -> bool:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from pushsdk._core.batching import FRAME
-from pushsdk._core.body import EncodedIds, decode_user_ids, encode_user_ids, push_body
+from pushsdk._core.body import EncodedIds, decode_user_ids, encode_texts, push_body
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Guarded
 from pushsdk._core.user_states import UserStatus
@@ -106,7 +106,7 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
     def of(cls, positions: UserRange, chunk: Chunk, header: Header, first: int) -> "ChunkRequest":
         """Return the request for some users in a chunk. ``first`` is the position of the chunk's first user."""
         start, stop = positions.start - first, positions.stop - first
-        ids = chunk.ids if positions.users == chunk.users else encode_user_ids(chunk.user_ids()[start:stop])
+        ids = chunk.ids if positions.users == chunk.users else encode_texts(chunk.user_ids()[start:stop])
         if chunk.message is not None:
             return cls(positions, ids, chunk.message, chunk.custom_fields)
         return cls(positions, ids, header.message or b"{}", header.custom_fields)
@@ -138,7 +138,7 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
         return [
             ChunkRequest(
                 UserRange(positions.chunk, positions.start + start, positions.start + stop),
-                encode_user_ids(ids[start:stop]),
+                encode_texts(ids[start:stop]),
                 self.message,
                 self.custom_fields,
             )
@@ -154,23 +154,23 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
             yield from half.within(sizes)
 
 
-def chunks_of(user_ids: Sequence[str], *, fixed: int, max_users: int, max_bytes: int) -> Iterator[Chunk]:
-    """Cut ids into chunks within the bounds; ``fixed`` counts the bytes in a request body beside the ids.
+def chunks_of(user_ids: Sequence[str], header: Header) -> Iterator[tuple[Sequence[str], EncodedIds]]:
+    """Cut checked ids into chunks within the header's bounds. Yield the ids in each, plain and encoded.
 
-    An id that alone exceeds ``max_bytes`` gets a chunk to itself. Raises ``ValidationError`` that names ``user_ids[i]``
-    for a value that is not a user id.
+    An id that alone exceeds ``max_bytes`` gets a chunk to itself.
     """
+    fixed = len(header.message or b"") + len(header.custom_fields or b"")
     # If the message takes more than half the bytes, fewer users would not make the request small enough.
-    room = max_bytes - fixed - FRAME if fixed * 2 <= max_bytes else None
-    for start in range(0, len(user_ids), max_users):
-        users = user_ids[start : start + max_users]
-        yield from _bisected(users, encode_user_ids(users), room)
+    room = header.max_bytes - fixed - FRAME if fixed * 2 <= header.max_bytes else None
+    for start in range(0, len(user_ids), header.max_users):
+        yield from _bisected(user_ids[start : start + header.max_users], room)
 
 
-def _bisected(users: Sequence[str], ids: EncodedIds, room: int | None) -> Iterator[Chunk]:
+def _bisected(users: Sequence[str], room: int | None) -> Iterator[tuple[Sequence[str], EncodedIds]]:
+    ids = encode_texts(users)
     if room is None or len(ids) <= room or len(users) == 1:
-        yield Chunk(len(users), ids)
+        yield users, ids
         return
     middle = len(users) // 2
     for half in (users[:middle], users[middle:]):
-        yield from _bisected(half, encode_user_ids(half), room)
+        yield from _bisected(half, room)

@@ -72,7 +72,10 @@ TRACED = [
     ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' UNION ALL SELECT user_id FROM 'uuid.jsonl'", [*NO, UUID]),
     ("SELECT n::VARCHAR AS user_id FROM 'uuid.jsonl' UNION ALL BY NAME SELECT 'x' AS user_id", ["1", "x"]),
     ("SELECT user_id || i AS user_id FROM 'late.csv', range(1) t(i) WHERE country = 'NO'", ["001230", "1e30"]),
-    ("SELECT id AS user_id FROM 'late.csv', (VALUES (user_id), ('x')) v(id) WHERE age = 17 AND country = 'NO'", ["1e3", "x"]),
+    (
+        "SELECT id AS user_id FROM 'late.csv', (VALUES (user_id), ('x')) v(id) WHERE age = 17 AND country = 'NO'",
+        ["1e3", "x"],
+    ),
     (
         "SELECT (SELECT max(user_id) FROM 'optout.csv' WHERE n = age) AS user_id FROM 'late.csv' WHERE country = 'NO'",
         ["30", "17"],

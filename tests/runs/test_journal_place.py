@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, make_run, pieces, record
+from support.run_files import ACCEPTED, BROADCAST, CLAIMED, event, make_run, record
 
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
@@ -15,7 +15,7 @@ from pushsdk._io import files
 from pushsdk._io.files import lock
 from pushsdk._runs.plan import Chunk
 from pushsdk._runs.run_file import file as runfile
-from pushsdk._runs.run_file.journal import IN_DOUBT, Journal
+from pushsdk._runs.run_file.journal import Journal
 
 
 @pytest.fixture
@@ -171,18 +171,6 @@ def test_a_forked_child_drops_the_locks_of_its_parent(tmp_path, monkeypatch):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "a.run"
-
-
-@pytest.mark.parametrize(("start", "stop"), [(-1, 1), (0, 6), (1, 1)])
-def test_an_event_outside_the_plan_is_refused_and_changes_nothing(path, start, stop):
-    journal = make_run(path)
-    with pytest.raises(ValueError, match="users of the plan, 0 to 4"):
-        record(journal, [event(CLAIMED, 0, 3), event(CLAIMED, start, stop)])
-    record(journal, [event(CLAIMED, 3, 5)])
-    journal.close()
-    journal = Journal.open(path, write=False)
-    assert pieces(journal.ranges(IN_DOUBT)) == [(1, 3, 5)]
-    journal.close()
 
 
 @pytest.mark.parametrize("ids", [b'"a"', b"1,2"])

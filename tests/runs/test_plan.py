@@ -13,12 +13,13 @@ IDS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max
 
 @given(IDS, st.integers(1, 20), st.integers(1, 400))
 def test_chunks_hold_every_id_in_order_and_keep_the_bounds(ids, max_users, max_bytes):
-    chunks = list(chunks_of(ids, fixed=10, max_users=max_users, max_bytes=max_bytes))
-    assert [user for chunk in chunks for user in chunk.user_ids()] == ids
-    for chunk in chunks:
-        assert chunk.ids == encode_user_ids(chunk.user_ids())
-        assert chunk.users == len(chunk.user_ids()) <= max_users
-        assert chunk.users == 1 or len(chunk.ids) + 10 + FRAME <= max_bytes or max_bytes < 20
+    header = Header(kind="broadcast", base_url="", max_users=max_users, max_bytes=max_bytes, message=b"x" * 10)
+    chunks = list(chunks_of(ids, header))
+    assert [user for users, _ in chunks for user in users] == ids
+    for users, encoded in chunks:
+        assert encoded == encode_user_ids(users)
+        assert len(users) <= max_users
+        assert len(users) == 1 or len(encoded) + 10 + FRAME <= max_bytes or max_bytes < 20
 
 
 def test_a_request_above_the_learned_size_is_halved_until_it_fits():

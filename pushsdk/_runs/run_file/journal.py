@@ -211,10 +211,6 @@ class Journal:
 
         Raises RunFileError if that fails; the journal then accepts no further writes.
         """
-        users = self.users
-        for start, stop, _ in events:
-            if not 0 <= start < stop <= users:
-                raise ValueError(f"an event must be about users of the plan, 0 to {users - 1}")
         seq = self._seq + 1
         data, crc = _encode(events, self._crc)
 
