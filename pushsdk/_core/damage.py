@@ -116,8 +116,8 @@ def may_have_damage(ids: Collection[str], encoded: bytes) -> bool:
 
 
 def _has_number(ids: Collection[str], encoded: bytes) -> bool:
-    # The cheapest first. A number begins before ":": with a digit, a plus or a minus sign.
-    may_end = b"." in encoded and (b"E" in encoded or b".0" in encoded)
+    # The cheapest first. A number that ends with .0 is before a comma, and begins before ":": with a digit or a sign.
+    may_end = b"." in encoded and (b"E" in encoded or b'0","' in encoded + b',"')
     return may_end and min(ids) < ":" and _number_in(encoded) is not None
 
 
