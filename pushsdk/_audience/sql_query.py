@@ -66,8 +66,8 @@ class SqlQuery(DuckdbSource):
         return not os.path.isabs(text) and bool(glob.glob(text, root_dir=self._folder))
 
 
-# Text, and text lists.
-_TEXT = re.compile(r"VARCHAR(\[\])*")
+# JSON lists whose first values are texts are read as such.
+_LISTS = re.compile(r"VARCHAR(\[\])+")
 # A JSON value's text. DuckDB has lost the digits that the file has for a number that is not an integer.
 _AS_WRITTEN = f"""
 CASE WHEN json_type({{0}}) = 'VARCHAR' THEN {{0}}->>'$'
@@ -98,10 +98,10 @@ class _Source(msgspec.Struct):
         can_be_text = self.reader == "CSV" or not _are_numbered(self.types)
         for column, kind in self._guessed(db).items():
             if origins is None or (self.table, column) in origins:
-                self.text[column] = "VARCHAR" if can_be_text and not _NESTED.fullmatch(kind) else kind
+                self.text[column] = "VARCHAR" if can_be_text and not _NESTED.fullmatch(kind) else "JSON"
 
     def _guessed(self, db: Connection) -> dict[str, str]:
-        """Return the columns with a guessed type other than text."""
+        """Return the columns with a guessed type: in JSON text, too, as a later number would change in it."""
         if not self.reader:
             return {}
         # Without guesses, a CSV column is text, and a JSON file has one column unless the columns are stated.
@@ -111,7 +111,7 @@ class _Source(msgspec.Struct):
             stated = dict.fromkeys(self.types, "")
         # By position: the first row may pass for the header now.
         pairs = zip(self.types.items(), stated.values(), strict=True)
-        return {column: kind for (column, kind), known in pairs if kind != known and not _TEXT.fullmatch(kind)}
+        return {column: kind for (column, kind), known in pairs if kind != known and not _LISTS.fullmatch(kind)}
 
     def show(self, db: Connection) -> bool:
         """Create the view, with text in the columns that feed the ids. Return False if the file can't be read so."""

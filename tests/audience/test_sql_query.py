@@ -185,9 +185,10 @@ def test_quotation_marks_may_come_late_and_be_others(tmp_path):
     assert ids_of(Audience.query(stated)) == ['"user-""1"""']
 
 
+@pytest.mark.parametrize("user", ["{}", '"{}"'])
 @pytest.mark.parametrize("value", ["1.0", '["secret"]', "null"])
-def test_a_json_value_that_is_neither_a_text_nor_an_integer_is_no_id(tmp_path, value):
-    early = "".join(f'{{"user_id": {i}}}\n' for i in range(EARLY))
+def test_a_json_value_that_is_neither_a_text_nor_an_integer_is_no_id(tmp_path, value, user):
+    early = "".join(f'{{"user_id": {user.format(i)}}}\n' for i in range(EARLY))
     rows = f'{early}{{"user_id": {2**70}}}\n{{"user_id": "007"}}\n'
     users = ids_of(Audience.query(f"SELECT 'u' || user_id AS user_id FROM '{made(tmp_path, 'u.jsonl', rows)}'"))
     assert users[-3:] == [f"u{EARLY - 1}", f"u{2**70}", "u007"]
