@@ -944,7 +944,7 @@ CLAIMS = [
     ),
     Bug(
         "two writers of one claim both succeed",
-        "spark._claims:DirectoryClaims._write",
+        "spark._claims:DirectoryClaims._create",
         """
             original(self, path, data)
             return True
@@ -959,23 +959,22 @@ CLAIMS = [
     ),
     Bug(
         "two workers both claim a job in an object store",
-        "claims.objects:ObjectClaims._write",
+        "claims.objects:ObjectClaims._store",
         "return original(self, name, body, condition if name.startswith('self-test') else 'overwrite')",
         "tests/claims/test_objects.py::test_exactly_one_of_two_processes_makes_each_of_a_thousand_claims",
     ),
     Bug(
         "an expired claim in an object store is taken over by two workers",
-        "claims.objects:ObjectClaims._write",
-        "return original(self, name, body, condition if isinstance(condition, str) else 'overwrite')",
+        "claims.objects:ObjectClaims._store",
+        "return original(self, name, body, 'overwrite' if condition else None)",
         "tests/claims/test_objects.py::test_claims_expire_by_the_stores_clock_and_are_taken_over_once",
     ),
     Bug(
         "an object store that ignores conditions keeps claims",
-        "claims.objects:ObjectClaims._test",
+        "claims.objects:ObjectClaims._check",
         """
             with suppress(ConfigurationError):
                 original(self)
-            self._offset = self._offset or 0.0
         """,
         "tests/claims/test_objects.py::test_a_store_that_ignores_a_condition_is_refused",
     ),

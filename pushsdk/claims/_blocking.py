@@ -1,4 +1,4 @@
-"""Blocking store operations in daemon threads. Neither the event loop nor the process exit waits for them.
+"""Stores with blocking operations, in daemon threads. Neither the event loop nor the process exit waits for them.
 
 A network mount whose server is away blocks a thread until the mount is back.
 """
@@ -6,18 +6,23 @@ A network mount whose server is away blocks a thread until the mount is back.
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.threads import DaemonThreads
-from pushsdk.claims.store import CLOSED
+from pushsdk.claims.store import CLOSED, Claim, ClaimStore, Put, Stored
 
 R = TypeVar("R")
 T = TypeVar("T")
 P = ParamSpec("P")
+
+# Claims whose last write is remembered: more than are in flight.
+REMEMBERED = 10_000
 
 
 class StoreThreads:
@@ -72,3 +77,78 @@ class StoreThreads:
         # All operation results are known, so an error here loses nothing.
         ends = asyncio.gather(*map(asyncio.wrap_future, tuple(self._pending)), return_exceptions=True)
         await asyncio.wait([ends], timeout=timeout)
+
+
+class ThreadedClaims(ClaimStore):
+    """A store in which only conditional writes change a claim, made one by one in threads.
+
+    A condition is None for a new claim, or stands for the claim that a write replaces.
+    """
+
+    # A put may take 0.1 s, and many threads work in parallel.
+    at_once: int = 256
+
+    def __init__(self, threads: int, *, claim_ttl: float, timeout: float) -> None:
+        super().__init__(claim_ttl=claim_ttl, timeout=timeout)
+        self._threads = StoreThreads(threads)
+        # Set by the first operation.
+        self._is_checked = False
+        # By key: the token of our last write, and the condition that the claim is unchanged since. Oldest first.
+        self._written = OrderedDict[str, tuple[str, Any]]()
+
+    async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
+        await self._ready()
+        return await self._threads.map(lambda put: self._put(put, ttl), puts)
+
+    async def get(self, keys: Sequence[str]) -> Stored:
+        await self._ready()
+        return [claim for claim, _ in await self._threads.map(self._read, keys)]
+
+    async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
+        await self._ready()
+        pages = self._pages()
+        while (keys := await self._threads.run(lambda: next(pages, None))) is not None:
+            for key, claim in zip(keys, await self.get(keys), strict=True):
+                if claim is not None:
+                    yield key, claim
+
+    async def aclose(self) -> None:
+        """Refuse further operations, and wait for pending writes up to ``timeout`` seconds."""
+        await self._threads.aclose(self.timeout)
+
+    async def _ready(self) -> None:
+        if not self._is_checked:
+            await self._threads.run(self._check)
+            self._is_checked = True
+
+    # -- in the threads -----------------------------------------------------------------------------------------
+
+    def _put(self, put: Put, ttl: float) -> Claim | None:
+        token, condition = self._written.pop(put.key, ("", None))
+        if token not in put.expected:
+            condition = None
+        # After a lost response the store has our token, so the next round replaces the claim.
+        while not (written := self._write(put, ttl, condition)):
+            stored, condition = self._read(put.key)
+            if stored is not None and not put.may_replace(stored):
+                return stored
+        self._written[put.key] = put.claim.token, written
+        if len(self._written) > REMEMBERED:
+            self._written.popitem(last=False)
+        return None
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Open the store. Raise ConfigurationError if it can't hold claims."""
+
+    @abstractmethod
+    def _read(self, key: str) -> tuple[Claim | None, Any]:
+        """Return the stored claim, None if absent or expired, and the condition for replacing it."""
+
+    @abstractmethod
+    def _write(self, put: Put, ttl: float, condition: Any) -> Any:
+        """Return the condition for replacing the new claim; None if ``condition`` is not met."""
+
+    @abstractmethod
+    def _pages(self) -> Iterator[list[str]]:
+        """Yield all keys."""

@@ -4,8 +4,7 @@ import functools
 import re
 import secrets
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,8 @@ from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import must_be
 from pushsdk._core.secret import Secret, sealed
 from pushsdk._io.forks import ProcessGuard
-from pushsdk.claims._blocking import StoreThreads
-from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, ObjectStoreError, Put, Stored
+from pushsdk.claims._blocking import ThreadedClaims
+from pushsdk.claims.store import PAGE, WEEK, Claim, ObjectStoreError, Put
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, S3Store
@@ -25,8 +24,6 @@ URL = re.compile(r"(s3|az)://[A-Za-z0-9._-]+(/[A-Za-z0-9._=/-]*)?")
 KEY = re.compile("[0-9a-f]{64}")
 # Concurrent requests, each in a thread: after obstore's coroutines, a process that ends at once may abort.
 THREADS = 32
-# Claims whose ETags are remembered: more than are in flight.
-REMEMBERED = 10_000
 _UNMET = ("AlreadyExistsError", "PreconditionError")
 _DENIED = "it refuses access: are the credentials and the clock right, and may they get, put, list and delete objects?"
 # By the exception's name.
@@ -55,7 +52,7 @@ class StoredClaim(msgspec.Struct):
     record: msgspec.Raw
 
 
-class ObjectClaims(ClaimStore):
+class ObjectClaims(ThreadedClaims):
     """Claims in the object store at ``server``: ``s3://bucket/prefix``, ``az://container/prefix``, or an obstore store.
 
     Needs obstore (the extra ``objects``), and credentials in the environment (``AWS_*``, ``AZURE_*``) or a role. Pass
@@ -66,101 +63,67 @@ class ObjectClaims(ClaimStore):
     Expired objects stay: delete them by a lifecycle rule of the bucket, later than ``claim_ttl``.
     """
 
-    at_once: int = 256
-
     def __init__(self, server: "str | S3Store | AzureStore", *, claim_ttl: float = WEEK, timeout: float = 5.0) -> None:
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``. Connects on first use."""
         server = target = sealed(server)
-        super().__init__(claim_ttl=claim_ttl, timeout=timeout)
+        super().__init__(THREADS, claim_ttl=claim_ttl, timeout=timeout)
         self._objects: Any = _opened(target) if isinstance(target, Secret) else target
         if not hasattr(self._objects, "put"):
             raise must_be("server", "a URL or an obstore store", server)
-        self._threads = StoreThreads(THREADS)
         # The store's Unix time less the monotonic time. Set by the self-test.
-        self._offset: float | None = None
-        # By key: the token of our last write, and the condition that the object is unchanged since. Oldest first.
-        self._written = OrderedDict[str, tuple[str, object]]()
+        self._offset = 0.0
 
     def __repr__(self) -> str:
         return f"ObjectClaims({self._objects!r})"
-
-    async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
-        await self._ready()
-        return await self._threads.map(lambda put: self._put(put, ttl), puts)
-
-    async def get(self, keys: Sequence[str]) -> Stored:
-        await self._ready()
-        return [claim for claim, _ in await self._threads.map(self._read, keys)]
-
-    async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
-        await self._ready()
-        pages = self._objects.list(chunk_size=PAGE)
-        while page := await self._threads.run(_answer, lambda: next(pages, None)):
-            keys = [meta["path"] for meta in page if KEY.fullmatch(meta["path"])]
-            for key, claim in zip(keys, await self.get(keys), strict=True):
-                if claim is not None:
-                    yield key, claim
 
     async def risks(self) -> list[str]:
         """Test the store with an object that is deleted again. Raises ConfigurationError if it has no conditions."""
         await self._ready()
         return []
 
-    async def aclose(self) -> None:
-        """Refuse further operations, and wait for pending writes up to ``timeout`` seconds."""
-        await self._threads.aclose(self.timeout)
-
     async def _ready(self) -> None:
         if _first_process().is_inherited:
             raise ConfigurationError(
                 "the claim store was used before a fork, which object stores don't survive: fork first"
             )
-        if self._offset is None:
-            await self._threads.run(self._test)
+        await super()._ready()
 
     # -- in the threads -----------------------------------------------------------------------------------------
 
-    def _put(self, put: Put, ttl: float) -> Claim | None:
+    def _write(self, put: Put, ttl: float, condition: object) -> object:
         body = msgspec.json.encode(StoredClaim(put.claim.token, ttl, msgspec.Raw(put.claim.record)))
-        token, condition = self._written.pop(put.key, ("", None))
-        if token not in put.expected:
-            condition = "create"
-        # After a lost response the object has our token, so the next round replaces it.
-        while not (tag := self._write(put.key, body, condition)):
-            stored, condition = self._read(put.key)
-            if stored is not None and not put.may_replace(stored):
-                return stored
-        self._written[put.key] = put.claim.token, {"e_tag": tag}
-        if len(self._written) > REMEMBERED:
-            self._written.popitem(last=False)
-        return None
+        return self._store(put.key, body, condition)
 
-    def _write(self, name: str, body: bytes, condition: object) -> str | None:
-        """Return the new object's ETag, None if the condition is not met."""
-        written = _answer(lambda: self._objects.put(name, body, mode=condition), *_UNMET)
-        return None if written is None else str(written["e_tag"] or "")
+    def _store(self, name: str, body: bytes, condition: object) -> object:
+        """Return the condition for replacing the new object, None if ``condition`` is not met."""
+        written = _answer(lambda: self._objects.put(name, body, mode=condition or "create"), *_UNMET)
+        return None if written is None else {"e_tag": written["e_tag"]}
 
     def _read(self, key: str) -> tuple[Claim | None, object]:
-        """Return the stored claim, None if absent or expired, and the condition for replacing it."""
         found = _answer(lambda: self._objects.get(key), "FileNotFoundError")
         if found is None:
-            return None, "create"
+            return None, None
         meta, data = found.meta, bytes(_answer(found.bytes))
         claim: Claim | None = Claim("", data)  # of another program: never replaced
         with suppress(msgspec.MsgspecError):
             stored = msgspec.json.decode(data, type=StoredClaim)
-            is_expired = meta["last_modified"].timestamp() + stored.ttl <= time.monotonic() + (self._offset or 0.0)
+            is_expired = meta["last_modified"].timestamp() + stored.ttl <= time.monotonic() + self._offset
             claim = None if is_expired else Claim(stored.token, bytes(stored.record))
         return claim, {"e_tag": meta["e_tag"]}
 
-    def _test(self) -> None:
+    def _pages(self) -> Iterator[list[str]]:
+        pages = self._objects.list(chunk_size=PAGE)
+        while page := _answer(lambda: next(pages, None)):
+            yield [meta["path"] for meta in page if KEY.fullmatch(meta["path"])]
+
+    def _check(self) -> None:
         """Learn the store's clock, and raise ConfigurationError if the store does not obey the conditions."""
         name = f"self-test-{secrets.token_hex(16)}"
-        created = [self._write(name, body, "create") for body in (b"first", b"second")]
+        created = [self._store(name, body, None) for body in (b"first", b"second")]
         # A write that was done may be repeated and refused, as its response was lost: the object tells.
         before = _answer(lambda: self._objects.head(name))
         condition = {"e_tag": before["e_tag"]}
-        changes = [self._write(name, body, condition) for body in (b"changed", b"outdated")]
+        changes = [self._store(name, body, condition) for body in (b"changed", b"outdated")]
         after = _answer(lambda: self._objects.head(name))
         offset = after["last_modified"].timestamp() - time.monotonic()
         with suppress(ObjectStoreError):  # without the right to delete, the lifecycle rule does it

@@ -8,15 +8,15 @@ import glob
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import check
 from pushsdk._io.file_names import AnyPath, check_path
 from pushsdk._io.files import objection, write_new
-from pushsdk.claims._blocking import StoreThreads
-from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put, Stored
+from pushsdk.claims._blocking import ThreadedClaims
+from pushsdk.claims.store import WEEK, Claim, Put
 
 # The file that marks a claim directory, and its content: the format version.
 MARKER, FORMAT = "pushsdk-claims", b"pushsdk claims 1\n"
@@ -25,7 +25,7 @@ THREADS = 16
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
-class DirectoryClaims(ClaimStore):
+class DirectoryClaims(ThreadedClaims):
     """Claims in the directory at ``path``, created on first use (mode 0700, its files 0600), but not its parents.
 
     Any number of processes on any number of hosts may share the directory: on a local disk, NFS, EFS or another mounted
@@ -37,44 +37,19 @@ class DirectoryClaims(ClaimStore):
     Claims expire by the host clocks, which must agree to within a small part of ``claim_ttl``.
     """
 
-    # A put to a shared volume takes about 0.1 s, and 16 threads work in parallel.
-    at_once: int = 256
-
     def __init__(self, path: AnyPath, *, claim_ttl: float = WEEK, timeout: float = 5.0, durable: bool = True) -> None:
         """``claim_ttl`` and ``timeout`` are in seconds, see ``ClaimStore``."""
-        super().__init__(claim_ttl=claim_ttl, timeout=timeout)
+        super().__init__(THREADS, claim_ttl=claim_ttl, timeout=timeout)
         if not hasattr(os, "O_NOFOLLOW"):
             raise ConfigurationError("DirectoryClaims needs a POSIX system, which Windows is not: use another store")
         self._path = os.path.abspath(check_path("path", path, "claims"))
         check("durable", durable, bool)
         self._durable = durable
-        self._threads = StoreThreads(THREADS)
-        # Set by the first operation.
-        self._is_checked = False
         # Folders whose names are synced.
         self._prepared = set[str]()
 
     def __repr__(self) -> str:
         return f"DirectoryClaims({self._path!r})"
-
-    async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
-        return await self._threads.map(lambda put: self._put(put, ttl), puts)
-
-    async def get(self, keys: Sequence[str]) -> Stored:
-        return await self._threads.map(lambda key: self._find(key)[1], keys)
-
-    async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
-        for folder in range(256):
-            keys = await self._threads.run(self._keys, f"{folder:02x}")
-            for first in range(0, len(keys), PAGE):
-                page = keys[first : first + PAGE]
-                for key, claim in zip(page, await self.get(page), strict=True):
-                    if claim is not None:
-                        yield key, claim
-
-    async def aclose(self) -> None:
-        """Refuse further operations, and wait for pending writes up to ``timeout`` seconds."""
-        await self._threads.aclose(self.timeout)
 
     # -- in the threads -----------------------------------------------------------------------------------------
     #
@@ -84,57 +59,49 @@ class DirectoryClaims(ClaimStore):
 
     def _check(self) -> None:
         """Create the directory and its marker. Raise ConfigurationError if the directory is not a claim store."""
-        if self._is_checked:
-            return
         with suppress(FileExistsError):
             os.mkdir(self._path, 0o700)
         _check_owner(os.stat(self._path))
         with suppress(FileNotFoundError):
             if all(name.startswith(".") for name in os.listdir(self._path)):
                 # Another process may create the marker first.
-                self._write(f"{self._path}/{MARKER}", FORMAT)
-            self._is_checked = _content(f"{self._path}/{MARKER}") == FORMAT
-        if not self._is_checked:
-            raise ConfigurationError(
-                "the directory of the claim store holds other files or claims of another version: use an empty one"
-            )
+                self._create(f"{self._path}/{MARKER}", FORMAT)
+            if _content(f"{self._path}/{MARKER}") == FORMAT:
+                return
+        raise ConfigurationError(
+            "the directory of the claim store holds other files or claims of another version: use an empty one"
+        )
 
-    def _put(self, put: Put, ttl: float) -> Claim | None:
-        while True:
-            version, stored = self._find(put.key)
-            if stored is not None and not put.may_replace(stored):
-                return stored
-            data = b"%b %r\n%b" % (put.claim.token.encode(), time.time() + ttl, put.claim.record)
-            # If another process created this version first, look again.
-            if self._write(self._file(put.key, version), data):
-                return None
+    def _pages(self) -> Iterator[list[str]]:
+        for folder in range(256):
+            # Each claim has a version 0. Temporary file names begin with a dot.
+            names = glob.glob("*.0", root_dir=f"{self._path}/{folder:02x}")
+            yield [f"{folder:02x}{name.removesuffix('.0')}" for name in names]
 
-    def _keys(self, folder: str) -> list[str]:
-        """Return all claim keys in a folder."""
-        self._check()
-        # Each claim has a version 0. Temporary file names begin with a dot.
-        names = glob.glob("*.0", root_dir=f"{self._path}/{folder}")
-        return sorted(folder + name.removesuffix(".0") for name in names)
+    def _write(self, put: Put, ttl: float, condition: int | None) -> int | None:
+        """Create the version that ``condition`` numbers. Return the number of the next one, None if it exists."""
+        self._prepare(put.key)
+        version = condition or 0
+        data = b"%b %r\n%b" % (put.claim.token.encode(), time.time() + ttl, put.claim.record)
+        return version + 1 if self._create(self._file(put.key, version), data) else None
 
-    def _find(self, key: str) -> tuple[int, Claim | None]:
-        """Return the number of the next version, and the claim in the last version unless it has expired."""
+    def _read(self, key: str) -> tuple[Claim | None, int]:
+        """Return the claim in the last version, None if it has expired, and the number of the next version."""
         self._prepare(key)
-        last, version, step = self._read(key, 0), 0, 1
-        if last is None:
-            return 0, None
+        last: tuple[Claim | None, float] = None, 0.0
+        version, step = -1, 1
         # Versions have no gaps, so doubling steps find the last with few reads.
         while step:
-            later = self._read(key, version + step)
+            later = self._version(key, version + step)
             if later is None:
                 step //= 2
             else:
                 last, version, step = later, version + step, 2 * step
         claim, expires = last
-        return version + 1, claim if expires > time.time() else None
+        return claim if expires > time.time() else None, version + 1
 
     def _prepare(self, key: str) -> None:
         """Create the folder for the key if missing. Raise ConfigurationError if other users may write to it."""
-        self._check()
         folder = f"{self._path}/{key[:2]}"
         if folder not in self._prepared:
             with suppress(FileExistsError):
@@ -144,7 +111,7 @@ class DirectoryClaims(ClaimStore):
         # At each operation: whoever may replace the whole directory can't make a folder that belongs to us.
         _check_owner(os.lstat(folder))
 
-    def _read(self, key: str, version: int) -> tuple[Claim, float] | None:
+    def _version(self, key: str, version: int) -> tuple[Claim, float] | None:
         """Return a claim version and its expiry time, None if there is no such version."""
         with suppress(FileNotFoundError):
             head, _, record = _content(self._file(key, version)).partition(b"\n")
@@ -152,7 +119,7 @@ class DirectoryClaims(ClaimStore):
             return Claim(token.decode(), record), float(expires)
         return None
 
-    def _write(self, path: str, data: bytes) -> bool:
+    def _create(self, path: str, data: bytes) -> bool:
         """Create a file that is complete as soon as its name exists. Return False if the name exists already."""
         folder = os.path.dirname(path)
         temporary = f"{folder}/.{secrets.token_hex(16)}"  # unique among all hosts

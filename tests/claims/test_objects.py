@@ -15,8 +15,7 @@ from support.servers import free_port
 from support.shaky_claims import deliver
 
 from pushsdk import ClaimStoreError, ConfigurationError
-from pushsdk.claims import Claim, ObjectClaims
-from pushsdk.claims import objects as objects_module
+from pushsdk.claims import Claim, ObjectClaims, _blocking
 from pushsdk.testing import FakeService
 
 DAY = 86400.0
@@ -74,7 +73,7 @@ async def test_claims_expire_by_the_stores_clock_and_are_taken_over_once(objects
 
 
 async def test_forgotten_tags_are_read_again(objects, monkeypatch):
-    monkeypatch.setattr(objects_module, "REMEMBERED", 2)
+    monkeypatch.setattr(_blocking, "REMEMBERED", 2)
     store = object_claims(objects.url, "jobs")
     for claim, expected in ((ONE, ()), (TWO, (ONE,))):
         assert [await put(store, claim, *expected, key=key_of(number)) for number in range(5)] == [None] * 5

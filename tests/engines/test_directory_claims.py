@@ -7,10 +7,10 @@ import stat
 import threading
 
 import pytest
-from support.claim_puts import KEY, ONE, THREE, TWO, WEEK, key_of, put
+from support.claim_puts import KEY, ONE, THREE, TWO, key_of, put
 
 from pushsdk import ClaimStoreError, ConfigurationError
-from pushsdk.claims import Claim, Put
+from pushsdk.claims import Claim
 from pushsdk.spark import DirectoryClaims
 from pushsdk.spark import _claims as module
 from pushsdk.testing import FakeService
@@ -102,17 +102,6 @@ async def test_of_two_writers_of_the_same_version_one_succeeds(tmp_path, monkeyp
         await put(store, ONE, key=key_of(1))
         monkeypatch.setattr(os, "link", link)
         assert await put(store, ONE) == TWO
-
-
-async def test_scan_reads_a_large_folder_in_pages(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "PAGE", 3, raising=False)
-    async with store_of(tmp_path) as store:
-        await store.put([Put(key_of(number), ONE) for number in range(7)], WEEK)
-        pages = []
-        real = store.get
-        monkeypatch.setattr(store, "get", lambda keys: pages.append(len(keys)) or real(keys))
-        assert [key async for key, _ in store.scan()] == [key_of(number) for number in range(7)]
-    assert pages == [3, 3, 1]
 
 
 # -- use ---------------------------------------------------------------------------------------------------------------
