@@ -38,8 +38,6 @@ from pushsdk.claims.store import MAX_CLAIM_TTL, Claim, ClaimStore, Put, close_st
 from pushsdk.spark._claims import DirectoryClaims
 
 MANIFEST = "manifest.json"
-# A single letter is a Windows drive.
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 # Hadoop reads these characters as a pattern, or as the end of a scheme.
 _PATTERN = re.compile(r"[][{}*?\\:,\x00-\x1f]")
 
@@ -90,15 +88,13 @@ class RunFolder:
     """
 
     def __init__(self, path: AnyPath) -> None:
-        name = check_path("run_dir", path, "/shared/spring")
-        if _SCHEME.match(name):
+        self.path = filled_in(Path(check_path("run_dir", path, "/shared/spring")).absolute())
+        if _PATTERN.search(str(self.path)):
             raise ConfigurationError(
                 "run_dir must be a directory that the driver and all executors see under the same path (a local disk "
-                "with a local master, NFS, a mounted volume), not a URI: claims need a file system"
+                "with a local master, NFS, a mounted volume), not a URI, as claims need a file system; without the "
+                "characters []{}*?\\:, which Hadoop can't take"
             )
-        self.path = filled_in(Path(name).absolute())
-        if _PATTERN.search(str(self.path)):
-            raise ConfigurationError("run_dir has a character in its path that Hadoop can't take: one of []{}*?\\:,")
 
     @property
     def claims(self) -> Path:
@@ -187,8 +183,7 @@ class RunFolder:
         )
 
     def last_outcomes(self) -> Path | None:
-        paths = [path for path in self.path.glob("outcomes/[0-9]*") if path.name.isdecimal()]
-        return max(paths, key=lambda path: int(path.name), default=None)
+        return max(self.path.glob("outcomes/[0-9][0-9][0-9][0-9]"), default=None)
 
     def _new(self, path: Path) -> Path:
         try:

@@ -40,7 +40,7 @@ from pushsdk.spark._folder import (
     uri,
     watched,
 )
-from pushsdk.spark._tasks import EMPTY, NULL, ChunkPartition, SendPartition, chunk_schema, trouble
+from pushsdk.spark._tasks import CHUNKS, EMPTY, NULL, ChunkPartition, SendPartition, trouble
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -58,6 +58,8 @@ _AT_A_TIME = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _WHOLE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 # Rows that Spark divides among as many tasks as it runs at a time.
 _ROWS = 1 << 16
+# The columns of ``pushsdk.arrow.outcome_schema``, for Spark.
+_OUTCOMES = "user_id string, outcome string, status int, reason string"
 # A pushsdk error in the text of a failed job. The error texts hold no ids and no key.
 _PUSHSDK_ERROR = re.compile(r"^(?:pushsdk\.)?((?:Configuration|Validation|ClaimStore|RunFile)Error): (.{1,500})$", re.M)
 # The error from a Python without pushsdk or one of its dependencies.
@@ -135,13 +137,14 @@ def broadcast(
             )
         tasks = tasks or found
         sender = SendPartition(
-            folder=str(folder.path),
-            run=manifest.run,
-            message=message,
-            custom_fields=custom_fields,
-            personal=personal,
             outcomes=str(folder.new_outcomes()),
-            options=preflight.divided(client, tasks, manifest.max_users),
+            options={
+                "message": message,
+                "run": manifest.run,
+                "custom_fields": custom_fields,
+                "personal": personal,
+                **preflight.divided(client, tasks, manifest.max_users),
+            },
         )
         return _send(session, folder, manifest, sender, tasks, on_progress)
 
@@ -220,7 +223,7 @@ def _freeze(df: "DataFrame", partition: ChunkPartition, *, primary_key: str, fie
         totals.append(sf.first("fields").alias("fields"))
     # Rows without an id are a group, too, so they are counted in the same evaluation.
     users = df.select(*columns).groupBy("user_id").agg(*totals)
-    chunks = users.mapInArrow(partition, _schema_of(chunk_schema()))
+    chunks = users.mapInArrow(partition, CHUNKS)
     chunks.write.mode("append").parquet(uri(Path(partition.plan)))
 
 
@@ -235,7 +238,7 @@ def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key
         )
     import pyspark.sql.functions as sf
 
-    frame = _read(session, chunk_schema(), plan)
+    frame = _read(session, CHUNKS, plan)
     bad = sf.when(sf.size("user_ids") == 0, sf.col("chunk_id"))
     totals = frame.groupBy(bad.alias("bad")).agg(
         sf.count(sf.lit(1)).alias("chunks"),
@@ -275,14 +278,8 @@ def _hashes() -> "list[Column]":
     return [sf.count("user_id").alias("users"), sf.sum(hashed).alias("checksum")]
 
 
-def _read(session: "SparkSession", schema: Any, folder: Path) -> "DataFrame":
-    return session.read.schema(_schema_of(schema)).options(**_WHOLE).parquet(uri(folder))
-
-
-def _schema_of(schema: Any) -> Any:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema)
+def _read(session: "SparkSession", columns: str, folder: Path) -> "DataFrame":
+    return session.read.schema(columns).options(**_WHOLE).parquet(uri(folder))
 
 
 def _named(df: "DataFrame", name: str) -> "Column":
@@ -309,13 +306,11 @@ def _send(
     on_progress: OnProgress | None,
 ) -> SparkReport:
     """Send to the pending users in the plan in one job, and count the outcomes."""
-    from pushsdk.arrow import outcome_schema, plan_schema
-
     outcomes, started = Path(sender.outcomes), time.monotonic()
-    plan = _read(session, plan_schema(manifest.kind != "broadcast"), folder.plan(manifest.run))
+    plan = _read(session, CHUNKS, folder.plan(manifest.run))
     # Partitioned by the chunk's id: round-robin would give a repeated task other chunks.
     chunks = plan.where("size(user_ids) > 0").repartition(tasks, "chunk_id")
-    sent = chunks.mapInArrow(sender, _schema_of(outcome_schema()))
+    sent = chunks.mapInArrow(sender, _OUTCOMES)
     # Not in a new session, which would lack the packages that were added to this one.
     at_a_time = session.conf.get(_AT_A_TIME)
     session.conf.set(_AT_A_TIME, "16")
@@ -325,7 +320,7 @@ def _send(
             # The only action on this frame: a second action would run the tasks again.
             sent.write.mode("append").parquet(uri(outcomes))
         seconds = time.monotonic() - started
-        frame = _read(session, outcome_schema(), outcomes)
+        frame = _read(session, _OUTCOMES, outcomes)
         report = _report(frame, outcomes, manifest, seconds=seconds, tasks=tasks)
     except PushError:
         raise

@@ -5,9 +5,9 @@ import os
 import socket
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 #: Ids for the pseudo-chunks that count rows without a user id, and with an empty one. Others count damaged ids.
 NULL, EMPTY = "no user id (NULL)", "an empty user id"
-
+#: The columns of ``chunk_schema``, for Spark.
+CHUNKS = "chunk_id string, user_ids array<string>, fields array<string>, rows long"
 
 # Seconds that a connection to the service may take.
 _CONNECT = 10.0
@@ -62,11 +63,6 @@ class ChunkPartition(msgspec.Struct, frozen=True):
 class SendPartition(Guarded, msgspec.Struct, frozen=True):
     """The function that sends the chunks in a partition, for ``mapInArrow``."""
 
-    folder: str
-    run: str
-    message: Any
-    custom_fields: Mapping[str, Any] | None
-    personal: Literal["placeholders", "custom_fields"] | None
     outcomes: str
     """The folder with this sending's outcomes."""
     options: dict[str, Any]
@@ -76,29 +72,23 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
         from pushsdk.arrow import push_batches
 
         warnings.filterwarnings("ignore", "a user id", MessageWarning)  # the driver warns
-        if not has_sentinel(self.options["claims"], self.run):
+        if not has_sentinel(self.options["claims"], self.options["run"]):
             raise ConfigurationError(
                 "an executor does not see the claims that the driver made: put run_dir on a file system that all "
                 "executors share, or have claims= make a store that they share"
             )
         number = _task_number()
-        outcomes = push_batches(
-            self._until_superseded(batches),
-            self.message,
-            run=self.run,
-            custom_fields=self.custom_fields,
-            personal=self.personal,
-            **of_task(self.options, number),
-        )
+        outcomes = push_batches(self._until_superseded(batches), **of_task(self.options, number))
         yield from counted(outcomes, self.outcomes, number)
 
     def _until_superseded(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         """Yield the batches until another call sends this run: its driver may be gone, and Spark go on."""
-        folder = RunFolder(self.folder)
+        outcomes = Path(self.outcomes)
+        folder = RunFolder(outcomes.parents[1])
         for batch in batches:
             # A host may not see the folder of this sending so far, as NFS keeps listings for seconds.
             last = folder.last_outcomes()
-            if last is not None and last > Path(self.outcomes):
+            if last is not None and last > outcomes:
                 raise ConfigurationError("another call of broadcast sends the rest of this run: this one ends")
             yield batch
 

@@ -226,8 +226,7 @@ def test_the_same_run_is_resumed():
 
 
 def test_an_executor_with_other_claims_is_an_error(folder, tmp_path):
-    sending = {"base_url": "https://push.example", "claims": partial(DirectoryClaims, tmp_path / "others")}
-    sender = SendPartition(str(folder.path), "f00d", {"title": {"en": "Hello"}}, None, None, "", sending)
+    sender = SendPartition(str(folder.path), {"run": "f00d", "claims": partial(DirectoryClaims, tmp_path / "others")})
     with pytest.raises(ConfigurationError, match="does not see the claims that the driver made"):
         next(sender([]))
 

@@ -476,16 +476,17 @@ def test_a_task_checks_the_run_of_the_folder(audience, send, service, tmp_path):
     send(audience(3), HELLO)
     folder = RunFolder(tmp_path / "run")
     manifest = folder.manifest()
-    sending = {"base_url": service.base_url, "claims": partial(DirectoryClaims, folder.claims)}
+    claims = partial(DirectoryClaims, folder.claims)
+    sending = {"message": HELLO, "base_url": service.base_url, "claims": claims, "run": manifest.run}
     # Not seen so far.
     outcomes = str(folder.path / "outcomes" / "0002")
-    sender = SendPartition(str(folder.path), manifest.run, HELLO, None, None, outcomes, sending)
+    sender = SendPartition(outcomes, sending)
     plan = ds.dataset(folder.plan(manifest.run), format="parquet").to_table().to_batches()
     rows = [row for batch in sender(plan) for row in batch.to_pylist()]
     assert {row["user_id"]: row["outcome"] for row in rows} == dict.fromkeys(names(3), "ACCEPTED")
     assert service.users() == names(3)
     with pytest.raises(ConfigurationError, match="an executor does not see the claims"):
-        next(SendPartition(str(folder.path), "another", HELLO, None, None, "", sending)(plan))
+        next(SendPartition(outcomes, sending | {"run": "another"})(plan))
     assert [folder.new_outcomes().name for _ in range(2)] == ["0002", "0003"]
     with pytest.raises(ConfigurationError, match="another call of broadcast sends the rest of this run"):
         next(sender(plan))

@@ -200,7 +200,7 @@ HELD = [
     Put("secret", Claim("secret", b"secret"), ("secret",)),
     SettingValue("secret", "--api-key", "option"),
     SettingValue({"secret": 1}, "config.toml: api_key", "file"),
-    SendPartition("folder", "run", {"body": "secret"}, {"name": "secret"}, None, "outcomes", {"api_key": "secret"}),
+    SendPartition("outcomes", {"message": {"body": "secret"}, "api_key": "secret"}),
 ]
 
 
