@@ -146,15 +146,13 @@ def claim_name(run: str, chunk_id: str) -> str:
 
 
 def _rows(batch: pa.RecordBatch, columns: list[str]) -> Iterator[PlanRow]:
-    for column in columns:
-        found = batch.schema.names.count(column)
-        if found != 1:
-            names = ", ".join(printable(name, 60) for name in batch.schema.names)
-            raise ValidationError(
-                f"column {column} is {'there twice' if found else 'missing'}: the columns are {names}"
-            )
-    for number in range(batch.num_rows):
-        [row] = batch.select(columns).slice(number, 1).to_pylist()
+    try:
+        plan = batch.select(columns)
+    except KeyError:
+        names = ", ".join(printable(name, 60) for name in batch.schema.names)
+        raise ValidationError(f"a plan has each column once: {', '.join(columns)}; the columns are {names}") from None
+    for number in range(plan.num_rows):
+        [row] = plan.slice(number, 1).to_pylist()
         try:
             yield msgspec.convert(row, PlanRow)
         except msgspec.ValidationError as error:

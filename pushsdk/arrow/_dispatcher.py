@@ -22,7 +22,7 @@ from pushsdk._runs.plan import ChunkRequest, StopCause, UserRange
 from pushsdk._runs.sender import ChunkSender, for_one_attempt
 from pushsdk.arrow._chunks import PreparedChunk, outcome_schema
 
-# Chunks that wait beside those in flight, on either side: to be sent, and to be fetched by the caller.
+# Chunks whose outcomes wait to be fetched by the caller, beside the chunks in flight.
 AHEAD = 16
 
 # Functions that make the outcome batch for a chunk, called in the caller's thread.
@@ -134,96 +134,75 @@ class PlanSender:
         self._in_work = plan_log.in_work
         self._sender = ChunkSender(engine, plan_log, options, credentials, stop_policy=stop_policy, varied=varied)
         self._outcomes = outcomes
-        # With the chunk that ``_feed`` holds, AHEAD chunks.
-        self._ready: asyncio.Queue[PreparedChunk] = asyncio.Queue(AHEAD - 1)
-        # Incomplete requests for the chunks in flight.
-        self._requests = 0
-        # Number of chunks begun.
-        self._chunks = 0
+        # The task that begins chunks. Set by ``run``.
+        self._feeder: asyncio.Task[None]
         # The rate share for this client, None once its first request has been scheduled.
         self._share = engine.settings.rate if isinstance(engine.settings.rate, Share) else None
         # True if an earlier process sent part of the plan: then chunks are looked up before they take a slot.
         self._is_resumed = False
-        # True when the plan has ended. Set by ``_feed``.
-        self._is_fed = False
         self._changed = asyncio.Event()
-        # The first error, raised after the requests in flight have completed. Set by ``_fail``.
+        # The first error, raised after the requests in flight have completed. Set by ``stop`` and ``_fail``.
         self._failure: Exception | None = None
-        #: True while ``run`` waits for room: the thread that fetches outcomes then calls ``wake``.
+        #: True while ``_feed`` waits for room: the thread that fetches outcomes then calls ``wake``.
         self.is_waiting = False
 
     async def run(self, chunks: AsyncIterable[PreparedChunk]) -> None:
         """Send until all is complete, or the sending stops. Raises input and claim store errors."""
         engine = self._engine
         engine.work.runs.add(self)
-        feeder = engine.loop.create_task(self._feed(chunks))
         ticker = engine.loop.create_task(self._sender.stopping.tick())
         with engine.work.including(self):
             try:
-                await self._send_chunks()
+                async with asyncio.TaskGroup() as in_flight:
+                    self._feeder = in_flight.create_task(self._feed(chunks, in_flight))
             finally:
-                for task in (feeder, ticker):
-                    task.cancel()
-                await asyncio.wait([feeder, ticker])
-                self.is_waiting = False
+                ticker.cancel()
+                await asyncio.wait([ticker])
                 engine.work.runs.discard(self)
-        if self._is_closed():
-            raise ClientClosedError("it was closed before the end of the plan: call again with the same plan and run")
         if self._failure is not None:
             raise self._failure
 
-    async def _send_chunks(self) -> None:
-        async with asyncio.TaskGroup() as in_flight:
-            while (prepared := await self._next()) is not None:
-                self._chunks += 1
-                try:
-                    entry = self._claims.open(prepared.key, prepared.fingerprint, len(prepared.users))
-                except ValidationError as error:
-                    self._fail(error, prepared)
-                    continue
-                chunk = self._in_work[self._chunks] = ChunkInFlight(prepared, self._chunks, entry)
-                self._set_requests(chunk, len(prepared.payloads))
-                in_flight.create_task(self._send_chunk(chunk))
-
     def stop(self, by: StopCause, reason: str) -> None:
+        """Send nothing more. Go on with what is recorded, unless outcomes are no longer fetched."""
         self._sender.stopping.stop(by, reason)
+        if by == "closed":
+            self._fail(
+                ClientClosedError("it was closed before the end of the plan: call again with the same plan and run")
+            )
         self.wake()
 
     def wake(self) -> None:
         """Have ``run`` check again whether it can go on."""
         self._changed.set()
 
-    async def _feed(self, chunks: AsyncIterable[PreparedChunk]) -> None:
+    async def _feed(self, chunks: AsyncIterable[PreparedChunk], in_flight: asyncio.TaskGroup) -> None:
+        """Begin each chunk when there is room for it."""
+        number = 0
         try:
-            async for chunk in chunks:
-                await self._ready.put(chunk)
-                self.wake()
+            async for prepared in chunks:
+                await self._room()
+                number += 1
+                try:
+                    entry = self._claims.open(prepared.key, prepared.fingerprint, len(prepared.users))
+                except ValidationError as error:
+                    self._fail(error, prepared)
+                    return
+                chunk = self._in_work[number] = ChunkInFlight(prepared, number, entry)
+                self._set_requests(chunk, len(prepared.payloads))
+                in_flight.create_task(self._send_chunk(chunk))
         except Exception as error:  # noqa: BLE001 - from the caller's iterable, raised to the caller
             self._fail(error)
-        self._is_fed = True
-        self.wake()
 
-    async def _next(self) -> PreparedChunk | None:
-        """Return the next chunk when there is room for it; None if there is none, or if the sending has failed."""
+    async def _room(self) -> None:
+        limiter = self._engine.limiter
         while True:
             self._changed.clear()
             self.is_waiting = True
-            if self._failure is not None or self._is_closed():
-                return None
-            if not self._ready.empty():
-                limit = self._engine.limiter.limit
-                has_room = len(self._in_work) + self._outcomes.qsize() < limit + AHEAD
-                if has_room and (self._requests < limit or self._sender.stopping.reason is not None):
-                    self.is_waiting = False
-                    return self._ready.get_nowait()
-            elif self._is_fed:
-                return None
+            has_room = len(self._in_work) + self._outcomes.qsize() < limiter.limit + AHEAD
+            if has_room and (limiter.run_requests < limiter.limit or self._sender.stopping.reason is not None):
+                self.is_waiting = False
+                return
             await self._changed.wait()
-
-    def _is_closed(self) -> bool:
-        """Return True if the client is closed: then outcomes are no longer fetched."""
-        reason = self._sender.stopping.reason
-        return reason is not None and reason.by == "closed"
 
     def _fail(self, error: Exception, chunk: PreparedChunk | None = None) -> None:
         """Start nothing more; raise the error when the requests in flight have completed."""
@@ -232,9 +211,9 @@ class PlanSender:
                 f"chunk {chunk.name}: it was claimed in this run for another payload (users, message, fields or "
                 "base_url differ), and was not sent: give each run its own name"
             )
-        if self._failure is None:
-            self._failure = error
-            self.stop("failure", f"stopped by {type(error).__name__}")
+        self._failure = self._failure or error
+        self._feeder.cancel()
+        self._sender.stopping.stop("failure", f"stopped by {type(error).__name__}")
 
     async def _send_chunk(self, chunk: ChunkInFlight) -> None:
         """Send a chunk until all its users are settled or the sending stops, and put its outcomes into the queue."""
@@ -301,7 +280,6 @@ class PlanSender:
 
     def _set_requests(self, chunk: ChunkInFlight, requests: int) -> None:
         """Set the number of incomplete requests in a chunk; fewer leave room for another chunk."""
-        self._requests += requests - chunk.requests
         self._engine.limiter.run_requests += requests - chunk.requests
         chunk.requests = requests
         self.wake()

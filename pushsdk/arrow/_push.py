@@ -25,8 +25,8 @@ from pushsdk.options import SendingOptions
 from pushsdk.sync.caller_thread import in_blocks
 from pushsdk.sync.loop_thread import LoopThread, ThreadCall
 
-# The steps of reading, AHEAD / 2 chunks in total: slow ``batches`` are noticed at their first chunk.
-STEPS = (1, AHEAD // 2 - 1)
+# The steps of reading, AHEAD chunks in total: slow ``batches`` are noticed at their first chunk.
+STEPS = (1, 3, 4, 8)
 # Seconds for the requests in flight when the generator is closed.
 DRAIN = 30.0
 

@@ -62,7 +62,7 @@ def lists(*values):
 NO_OBJECT = "column fields, chunk one: a value is no JSON object"
 #: The columns, and what the error says of them. With fields, they become custom fields.
 BAD = [
-    ({"user_ids": None}, "column user_ids is missing: the columns are chunk_id"),
+    ({"user_ids": None}, "a plan has each column once: chunk_id, user_ids; the columns are chunk_id"),
     ({"chunk_id": [""]}, "column chunk_id, chunk : expected a str of length >= 1"),
     ({"chunk_id": ["x" * 600]}, f"column chunk_id, chunk {'x' * 57}...: use at most 255 bytes"),
     ({"chunk_id": ["a\0b"]}, "column chunk_id, chunk a?b: use at most 255 bytes of UTF-8, without NUL"),
@@ -72,7 +72,7 @@ BAD = [
     ({"user_ids": [["a", ""]]}, "chunk one: user_ids[1]: the user id is empty"),
     ({"user_ids": [list("abcd")]}, "chunk one: 4 users, and batching.max_users is 3: plan smaller ones"),
     ({"user_ids": [["a", "a"]]}, "chunk one: an id comes more than once: plan distinct ids"),
-    ({"fields": None}, "column fields is missing: the columns are chunk_id, user_ids"),
+    ({"fields": None}, "a plan has each column once: chunk_id, user_ids, fields; the columns are chunk_id, user_ids"),
     ({"fields": [["{}"]], "user_ids": [["a", "b"]]}, "chunk one: values: 1, user ids: 2; one value"),
     ({"fields": [['{"a":' * 9999]]}, NO_OBJECT),
     ({"fields": [['{"a":1e999}']]}, NO_OBJECT),
@@ -91,5 +91,5 @@ def test_a_row_that_is_not_a_chunk_is_an_error(columns, reason):
 def test_a_column_that_is_there_twice_is_an_error():
     ids = pa.array([["a"]])
     record_batch = pa.RecordBatch.from_arrays([pa.array(["one"]), ids, ids], ["chunk_id", "user_ids", "user_ids"])
-    with pytest.raises(ValidationError, match="column user_ids is there twice"):
+    with pytest.raises(ValidationError, match="the columns are chunk_id, user_ids, user_ids"):
         chunks(record_batch)
