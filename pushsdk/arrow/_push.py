@@ -18,7 +18,7 @@ from pushsdk._io.credentials import KeySource
 from pushsdk._runs.claim_log import ClaimLog
 from pushsdk._runs.planner import next_block
 from pushsdk.arrow._chunks import ChunkEncoder
-from pushsdk.arrow._dispatcher import AHEAD, PlanSender
+from pushsdk.arrow._dispatcher import PlanSender
 from pushsdk.claims.store import ClaimStore, Store
 from pushsdk.client import AsyncPushClient
 from pushsdk.options import SendingOptions

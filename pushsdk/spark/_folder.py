@@ -238,7 +238,7 @@ def call_store(make: ClaimFactory, operation: Callable[[ClaimStore], Awaitable[T
 
     try:
         with ThreadPoolExecutor(1, "pushsdk-claims") as thread:
-            return thread.submit(lambda: asyncio.run(run())).result()
+            return thread.submit(asyncio.run, run()).result()
     except PushError:
         raise
     except Exception as error:

@@ -20,7 +20,7 @@ from support.shaky_claims import ShakyClaims, deliver, long
 from support.virtual_time import run
 
 from pushsdk import Outcome, PartialError, RetryPolicy
-from pushsdk.claims import ObjectClaims, objects
+from pushsdk.claims import ObjectClaims, _blocking
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.emulator import Fault
 from pushsdk.testing import FakeService
@@ -147,7 +147,7 @@ class JobWorld:
         claims = self.store
         if isinstance(claims, WildObjects):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(objects, "StoreThreads", claims.threads)
+                patch.setattr(_blocking, "StoreThreads", claims.threads)
                 claims = ObjectClaims(claims)
         return self.service.client(claims=claims, retry=retry)
 
