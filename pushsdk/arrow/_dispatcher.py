@@ -143,8 +143,6 @@ class PlanSender:
         self._changed = asyncio.Event()
         # The first error, raised after the requests in flight have completed. Set by ``stop`` and ``_fail``.
         self._failure: Exception | None = None
-        #: True while ``_feed`` waits for room: the thread that fetches outcomes then calls ``wake``.
-        self.is_waiting = False
 
     async def run(self, chunks: AsyncIterable[PreparedChunk]) -> None:
         """Send until all is complete, or the sending stops. Raises input and claim store errors."""
@@ -172,7 +170,7 @@ class PlanSender:
         self.wake()
 
     def wake(self) -> None:
-        """Have ``run`` check again whether it can go on."""
+        """Have ``_feed`` look for room again. Called after each fetched outcome, too."""
         self._changed.set()
 
     async def _feed(self, chunks: AsyncIterable[PreparedChunk], in_flight: asyncio.TaskGroup) -> None:
@@ -197,10 +195,8 @@ class PlanSender:
         limiter = self._engine.limiter
         while True:
             self._changed.clear()
-            self.is_waiting = True
             has_room = len(self._in_work) + self._outcomes.qsize() < limiter.limit + AHEAD
             if has_room and (limiter.run_requests < limiter.limit or self._sender.stopping.reason is not None):
-                self.is_waiting = False
                 return
             await self._changed.wait()
 

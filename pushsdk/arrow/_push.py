@@ -95,7 +95,7 @@ def _outcomes(
     chunks = in_blocks(iter(lambda: next_block(source, STEPS), []), call.callbacks.put)
     # Both are set in the loop's thread, by ``send``.
     store: ClaimStore | None = None
-    sender: PlanSender | None = None
+    sender: PlanSender
 
     async def send() -> None:
         nonlocal store, sender
@@ -128,9 +128,8 @@ def _outcomes(
         thread.submit(call)
         for callback in thread.callbacks_of(call):
             batch = callback()
-            if sender is not None and sender.is_waiting:
-                with contextlib.suppress(RuntimeError):  # the loop has ended
-                    thread.loop.call_soon_threadsafe(sender.wake)
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                thread.loop.call_soon_threadsafe(sender.wake)
             if batch is not None:
                 yield batch
         warn_of_damage(encoder.damages)

@@ -214,11 +214,6 @@ class RunFolder:
             raise run_file_error(self.path, problem, outcome=outcome) from None
 
 
-def uri(path: Path) -> str:
-    """Return the path for Spark, whatever its default file system is. Hadoop wants it unquoted."""
-    return f"file://{path.as_posix()}"
-
-
 # The sentinel is a claim for the run itself: a store without the sentinel is not the store with the run's claims.
 
 

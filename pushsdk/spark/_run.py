@@ -37,7 +37,6 @@ from pushsdk.spark._folder import (
     SparkReport,
     has_sentinel,
     plant_sentinel,
-    uri,
     watched,
 )
 from pushsdk.spark._tasks import CHUNKS, EMPTY, NULL, ChunkPartition, SendPartition, trouble
@@ -224,7 +223,7 @@ def _freeze(df: "DataFrame", partition: ChunkPartition, *, primary_key: str, fie
     # Rows without an id are a group, too, so they are counted in the same evaluation.
     users = df.select(*columns).groupBy("user_id").agg(*totals)
     chunks = users.mapInArrow(partition, CHUNKS)
-    chunks.write.mode("append").parquet(uri(Path(partition.plan)))
+    chunks.write.mode("append").parquet(f"file://{partition.plan}")
 
 
 def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key: str) -> dict[str, Any]:
@@ -279,7 +278,8 @@ def _hashes() -> "list[Column]":
 
 
 def _read(session: "SparkSession", columns: str, folder: Path) -> "DataFrame":
-    return session.read.schema(columns).options(**_WHOLE).parquet(uri(folder))
+    # Whatever Spark's default file system is; Hadoop wants the path unquoted.
+    return session.read.schema(columns).options(**_WHOLE).parquet(f"file://{folder}")
 
 
 def _named(df: "DataFrame", name: str) -> "Column":
@@ -318,7 +318,7 @@ def _send(
     try:
         with watch:
             # The only action on this frame: a second action would run the tasks again.
-            sent.write.mode("append").parquet(uri(outcomes))
+            sent.write.mode("append").parquet(f"file://{outcomes}")
         seconds = time.monotonic() - started
         frame = _read(session, _OUTCOMES, outcomes)
         report = _report(frame, outcomes, manifest, seconds=seconds, tasks=tasks)

@@ -17,7 +17,7 @@ from pushsdk._core.idempotency import digest_of as digest_of_key
 from pushsdk._io.files import lock
 from pushsdk.claims import MemoryClaims
 from pushsdk.spark import DirectoryClaims, SparkReport, _run, read_report
-from pushsdk.spark._folder import Manifest, RunFolder, call_store, has_sentinel, plant_sentinel, uri
+from pushsdk.spark._folder import Manifest, RunFolder, call_store, has_sentinel, plant_sentinel
 from pushsdk.spark._preflight import digest_of, mismatch
 from pushsdk.spark._tasks import SendPartition
 
@@ -70,10 +70,6 @@ def test_a_value_that_is_not_a_path_or_that_hadoop_reads_as_a_pattern_is_an_erro
 def test_a_run_whose_value_is_missing_is_refused():
     with pytest.raises(RunFileError, match="date'>: the name has a placeholder instead"):
         RunFolder(f"/runs/daily-{date}")
-
-
-def test_spark_gets_the_path_of_a_file_as_it_stands():
-    assert uri(Path("/a folder/run")) == "file:///a folder/run"
 
 
 def test_it_is_for_its_owner_only(folder):
