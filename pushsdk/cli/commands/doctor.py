@@ -41,7 +41,7 @@ _UNSET = {"in_flight": "as many as the service takes", "rate": "no limit", "requ
 _WIDEST = 40  # longer values don't widen their column
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 State = Literal["ok", "warn", "fail", "skip"]
-Addresses = list[tuple[str, int]]
+Addresses = list[tuple[Any, ...]]
 
 
 class Finding(Struct, frozen=True):
@@ -77,7 +77,7 @@ def _look_up(host: str, port: int) -> Generator[Finding, None, Addresses]:
         reason = getattr(error, "strerror", None) or "not a host name"
         yield Finding("dns", "fail", f"{host} has no address: {reason}; check the name and the network")
         return []
-    addresses = list(dict.fromkeys((str(address[0]), int(address[1])) for *_, address in resolved))
+    addresses: Addresses = list(dict.fromkeys(address[:2] for *_, address in resolved))
     yield Finding("dns", "ok", f"{host} is {', '.join(name for name, _ in addresses)} ({_elapsed(started)})")
     return addresses
 
@@ -158,16 +158,6 @@ def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
     yield Finding("request", "skip", f"{text}  (--dry-run prints the request instead)")
 
 
-def _claims(location: str) -> Iterator[Finding]:
-    """Yield the claim store's server settings that can lose claims."""
-    try:
-        risks = with_store(location, lambda: store_at(location), lambda store: store.risks())
-    except (ConfigurationError, CommandError) as error:
-        yield Finding("claims", "fail", text_of(error))
-    else:
-        yield from (Finding("claims", "warn", risk) for risk in risks)
-
-
 def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientSettings | None]:
     """Yield each setting that is set and each problem. Return all settings if there is no problem."""
     try:
@@ -178,7 +168,13 @@ def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientS
     settings, problems = check(found)
     yield from _values(found, problems)
     if "claims" in found:
-        yield from _claims(str(found["claims"].value))
+        location = str(found["claims"].value)
+        try:
+            # The settings of the store's server that can lose claims.
+            for risk in with_store(location, lambda: store_at(location), lambda store: store.risks()):
+                yield Finding("claims", "warn", risk)
+        except (ConfigurationError, CommandError) as error:
+            yield Finding("claims", "fail", text_of(error))
     return settings
 
 
