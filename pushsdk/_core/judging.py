@@ -141,7 +141,7 @@ def judge(
     retry_on: Set[int],
     started: float,
     seconds: float,
-    key: Secret | None = None,
+    key: Secret,
 ) -> Attempt:
     """Return the attempt that this evidence proves; UNKNOWN if nothing is proven.
 

@@ -66,9 +66,9 @@ def sealed(value: Any) -> Any:
     return Secret.of(value) if isinstance(value, _TEXTS) else value
 
 
-def masker(secret: Secret | None) -> Callable[..., str]:
+def masker(secret: Secret) -> Callable[..., str]:
     """Return a function that hides the secret in a text, also as hex digits or in base64, however it is escaped."""
-    forms = _forms(secret.reveal()) if secret else ()
+    forms = _forms(secret.reveal())
 
     def mask(text: str, *, is_cut: bool = False) -> str:
         """Return the text with ``***`` for the secret. ``is_cut``: the text may end within it."""

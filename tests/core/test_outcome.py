@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pushsdk._core.judging import RETRYABLE, judge
 from pushsdk._core.outcome import NEEDS_A_FIX, PROVES_UNSENT, Attempt, Evidence, Failure, Outcome, join, verdict_of
+from pushsdk._core.secret import Secret
 
 ACCEPTED = Outcome.ACCEPTED
 REJECTED = Outcome.REJECTED
@@ -27,8 +28,8 @@ def answered(status, **fields):
     return evidence(**{**whole, "status": status, **fields})
 
 
-def judged(evidence, *, statuses=None, retry_on=RETRYABLE, key=None):
-    return judge(evidence, statuses=statuses or {}, retry_on=retry_on, started=7.0, seconds=0.5, key=key)
+def judged(evidence, *, statuses=None, retry_on=RETRYABLE):
+    return judge(evidence, statuses=statuses or {}, retry_on=retry_on, started=7.0, seconds=0.5, key=Secret.of("key"))
 
 
 # -- the table --------------------------------------------------------------------------------------------------
