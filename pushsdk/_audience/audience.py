@@ -15,7 +15,7 @@ from typing import IO, Annotated, Any, Literal
 
 import msgspec
 
-from pushsdk._audience.distinct import BATCH, Row
+from pushsdk._audience.distinct import Row
 from pushsdk._audience.duckdb_reader import ArrowTable, DuckdbSource, ParquetFiles
 from pushsdk._audience.source import BatchSource, PlainIds, ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.sql_query import SqlQuery
@@ -276,8 +276,7 @@ def _audience_of(users: "AnyPath | Audience | Iterable[str]", key: str) -> Audie
         return Audience.read(users, primary_key=key)
     given = list(iterable("users", users, "a file name, an Audience or a list of ids"))
     ids = decode_user_ids(encode_user_ids(given, "users"))
-    starts = range(0, len(ids), BATCH)
-    return Audience(PlainIds(f"{count(len(ids), 'id')} in memory", lambda: (ids[at : at + BATCH] for at in starts)))
+    return Audience(PlainIds(f"{count(len(ids), 'id')} in memory", lambda: iter([ids])))
 
 
 def _part(batches: Iterator[list[Any]], index: int, of: int, *, rows: bool) -> Iterator[list[Any]]:

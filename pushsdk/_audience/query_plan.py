@@ -30,18 +30,21 @@ def origins_of(plan: Json, names: Sequence[str], column: str) -> Origins:
 
 def _origins(node: Any, inputs: Sequence[Origins]) -> Origins:
     """Return the origins for all columns that an expression reads."""
-    if isinstance(node, list):
-        return _NONE.union(*[_origins(part, inputs) for part in node])
-    if not isinstance(node, dict):
-        return _NONE
-    if node.get("type") == "BOUND_REF":
+    if isinstance(node, dict) and node.get("type") == "BOUND_REF":
         return inputs[node["index"]]
-    if "arg_m" in str(node.get("qname", node.get("name"))):
-        return _origins(node["children"][0], inputs)  # arg_max and arg_min choose by the second argument
-    found = _origins([part for name, part in node.items() if name not in _CHOOSING], inputs)
-    if len(found) > 1 and re.search("STRUCT|MAP", str(node.get("return_type"))):
+    found = _NONE.union(*[_origins(part, inputs) for part in _parts(node)])
+    if len(found) > 1 and "return_type" in node and re.search("STRUCT|MAP", str(node["return_type"])):
         raise LookupError  # structs with numbers as text would be ordered otherwise
     return found
+
+
+def _parts(node: Any) -> Any:
+    """Return the parts whose values are in an expression's value."""
+    if not isinstance(node, dict):
+        return node if isinstance(node, list) else ()
+    if "arg_m" in str(node.get("qname", node.get("name"))):
+        return node["children"][:1]  # arg_max and arg_min choose by the second argument
+    return [part for name, part in node.items() if name not in _CHOOSING]
 
 
 def _made(expressions: Sequence[Any], inputs: Sequence[Origins]) -> Columns:
@@ -52,7 +55,7 @@ def _united(*rows: Columns) -> Columns:
     return [_NONE.union(*column) for column in zip(*rows, strict=True)]
 
 
-def _read(operator: Json) -> Columns:
+def _read(_: object, operator: Json) -> Columns:
     table, names = operator["function_data"]["table"], operator["names"]
     # A position behind the last column is the row number.
     positions = [column["index"] for column in operator["column_indexes"]]
@@ -105,7 +108,7 @@ class _Tracer:
 
 # Not EXCEPT and INTERSECT: text is not equal there to the same number.
 _RULES: Mapping[str, Callable[[_Tracer, Json], Columns]] = {
-    "GET": lambda _, operator: _read(operator),
+    "GET": _read,
     "PROJECTION": lambda tracer, operator: _made(operator["expressions"], tracer.inputs(operator)),
     "AGGREGATE_AND_GROUP_BY": lambda tracer, operator: _made(
         operator["groups"] + operator["expressions"] + operator["grouping_functions"], tracer.inputs(operator)

@@ -110,7 +110,7 @@ def may_have_damage(ids: Collection[str], encoded: bytes) -> bool:
         "," in text
         or _has_sign(encoded)
         or _has_number(ids, encoded)
-        or _has_word(ids, encoded)
+        or (any(letter in encoded for letter in _LETTERS) and not _WORDS.isdisjoint(ids))
         or (not text.isascii() and _is_unreadable(encoded.decode()))
     )
 
@@ -119,10 +119,6 @@ def _has_number(ids: Collection[str], encoded: bytes) -> bool:
     # The cheapest first. A number that ends with .0 is before a comma, and begins before ":": with a digit or a sign.
     may_end = b"." in encoded and (b"E" in encoded or b'0","' in encoded + b',"')
     return may_end and min(ids) < ":" and _number_in(encoded) is not None
-
-
-def _has_word(ids: Collection[str], encoded: bytes) -> bool:
-    return any(letter in encoded for letter in _LETTERS) and not _WORDS.isdisjoint(ids)
 
 
 def _has_sign(encoded: bytes) -> bool:

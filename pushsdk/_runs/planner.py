@@ -219,19 +219,15 @@ class Planner:
             raise PlanningStoppedError
 
 
-def _unknown_field(name: str, names: Sequence[str]) -> ValidationError:
-    near = near_word(name, names)
-    advice = f", did you mean {near}?" if near else f": a push request has {', '.join(names)}"
-    return ValidationError(f"{show_path((name,))}: unknown field{advice}")
-
-
 def _fields_of(request: object) -> tuple[Any, Any, Any]:
     if isinstance(request, PushRequest):
         users, message, fields = request.user_ids, request.message, request.custom_fields
     elif isinstance(request, Mapping):
         names = PushRequest.__struct_encode_fields__
-        if unknown := request.keys() - {*names}:
-            raise _unknown_field(min(map(str, unknown)), names)
+        if unknown := sorted(map(str, request.keys() - {*names})):
+            near = near_word(unknown[0], names)
+            advice = f", did you mean {near}?" if near else f": a push request has {', '.join(names)}"
+            raise ValidationError(f"{show_path((unknown[0],))}: unknown field{advice}")
         users, message, fields = [request.get(name, UNSET) for name in names]
     else:
         raise must_be("a request", "a PushRequest or a mapping", request, ValidationError)
