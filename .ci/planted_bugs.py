@@ -84,8 +84,14 @@ OUTCOMES = [
 RETRIES = [
     Bug(
         "a 204 on an idle connection is accepted although the policy doubts it",
-        "_io.sender:RequestSender.needs_steps",
-        "return self.work.closed or self.transport.fast is None or key.__class__ is NoKey or options.keyed",
+        "_io.sender:RequestSender.reserve",
+        """
+            fast = self.transport.fast
+            if fast is None or self.work.closed or not request.is_asked or request.key.__class__ is NoKey:
+                return False
+            connection = self.open(request).connection = fast.reserve(request.body)
+            return connection is not None
+        """,
         "tests/runs/test_run_wire.py",
     ),
     Bug(
@@ -253,17 +259,17 @@ DEADLINES = [
     ),
     Bug(
         "a request is begun after the time for its answer, as its claim took so long",
-        "_io.sender:RequestSender.send_reserved",
+        "_io.sender:RequestSender.begin",
         """
-            flight, fast, waiter = request.flight, self.transport.fast, self.loop.create_future()
-            respond = partial(resolve, waiter)
+            flight, fast = request.flight, self.transport.fast
             if not may_begin:
                 fast.release(flight.connection)
             elif fast.start(flight.connection, request, respond):
                 self.counters.requests += 1
                 flight.begin(respond)
-                return self.accept(request) if await waiter else None
+                return True
             flight.connection = None
+            return False
         """,
         "tests/runs/test_run_wire.py::test_a_lock_of_the_run_file_stops_neither_the_loop_nor_makes_a_request_late",
     ),
@@ -705,8 +711,8 @@ RUNS = [
     ),
     Bug(
         "users are pushed to before their claim is written",
-        "_runs.sender:ChunkClaim.claim",
-        "return part, self._body",
+        "_runs.log:RunFileLog.claim_soon",
+        "self._loop.call_soon(then, True)",
         "tests/kills/test_campaigns.py::test_a_run_survives_its_kills",
     ),
     Bug(

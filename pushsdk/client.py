@@ -183,7 +183,8 @@ class AsyncPushClient(ClientViews):
         self._keyed = _keyed_sends_with(options["claims"])
         self._lifetime = Lifetime(settings, self._keyed)
         # Retries and time: the defaults for each call
-        self._options = self._lifetime.options_of(chosen["retry"], check_timeout(chosen["timeout"], Timeout()))
+        timeout = check_timeout(chosen["timeout"], Timeout())
+        self._options = self._lifetime.options_of(chosen["retry"], timeout, keyed=False, is_urgent=False)
 
     def __repr__(self) -> str:
         if not hasattr(self, "_lifetime"):  # as a local in a refused argument's traceback
@@ -498,14 +499,14 @@ class AsyncPushClient(ClientViews):
     def _options_of(self, timeout: object, retry: Any) -> Options:
         own = self._options
         check("retry", retry, RetryPolicy | None)
-        policy = retry or own.policy
-        return self._lifetime.options_of(policy, check_timeout(timeout, own.timeout), is_urgent=own.is_urgent)
+        limits = check_timeout(timeout, own.timeout)
+        return self._lifetime.options_of(retry or own.policy, limits, keyed=False, is_urgent=own.is_urgent)
 
     def _change(self, *, timeout: Any, retry: Any, api_key: Any, urgent: bool | None) -> None:
         check("urgent", urgent, bool | None)
         options = self._options_of(timeout, retry)
         is_urgent = options.is_urgent if urgent is None else urgent
-        self._options = self._lifetime.options_of(options.policy, options.timeout, is_urgent=is_urgent)
+        self._options = self._lifetime.options_of(options.policy, options.timeout, keyed=False, is_urgent=is_urgent)
         if api_key is not UNSET:
             self._credentials = Credentials.of(api_key)
 

@@ -55,8 +55,8 @@ class Decision(NamedTuple):
     status: UserStatus
 
 
-# The decision on nearly every request.
-_DELIVERED = Decision(SETTLE, UserStatus(UserState.ACCEPTED, 204))
+#: The decision on nearly every request.
+DELIVERED = Decision(SETTLE, UserStatus(UserState.ACCEPTED, 204))
 
 
 def decide(
@@ -68,7 +68,7 @@ def decide(
     request is never split. ``resends`` counts the resends so far; None if resending was not asked for.
     """
     if verdict.outcome is ACCEPTED and verdict.status == 204:
-        return _DELIVERED
+        return DELIVERED
     status, reason = _decisive(verdict)
     if verdict.outcome is ACCEPTED:
         return Decision(SETTLE, UserStatus(UserState.ACCEPTED, status))

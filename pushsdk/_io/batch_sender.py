@@ -21,13 +21,13 @@ from pushsdk._core.body import push_body
 from pushsdk._core.events import RequestSplit
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import ACCEPTED, REJECTED, Evidence, Failure, Outcome, Verdict, verdict_of
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Batching
 from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, split_calls
 from pushsdk._core.words import count
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.pending import PendingCalls
-from pushsdk._io.request import Claim, ClaimedRequest, RequestPart
+from pushsdk._io.request import ClaimedRequest, RequestPart
 from pushsdk._io.sender import RequestSender
 
 logger = logging.getLogger("pushsdk")
@@ -41,38 +41,39 @@ _LOST = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED)
 class BatchRequest(ClaimedRequest, eq=False, gc=False):
     """The request for part of a batch, whose calls leave it if they are short of time."""
 
+    claim: Any = None
+    """The ``Claimant``, which claims each attempt's users; None if nothing has to survive the process."""
     owner: Any = None
     """The ``BatchSender``."""
     content: Any = None
     """The batch's ``Content``."""
-    keys: Mapping[Any, Any] | None = None
-    """The keys by ``ask``, once they differ."""
-
-    @property
-    def is_urgent(self) -> bool:
-        return self.options.is_urgent
+    keys: Any = None
+    """If the calls' keys differ, and so the request ends as REKEYED: the keys by ``ask``; None for a call that needs no
+    other attempt."""
 
     @property
     def is_collapsible(self) -> bool:
         return self.options.policy.unknown == "retry_if_collapsible" and wire.is_collapsible(self.content.message)
 
-    @property
-    def prepare(self) -> Claim:
-        return self._prepare
-
     def has_time(self) -> bool:
         # Without a key nothing is sent, and the reason for that is the better answer.
         return isinstance(self.key, NoKey) or bool(self.owner.drop_late(self))
 
-    def split_by_key(self, keys: Mapping[Any, Any]) -> None:
-        super().split_by_key(keys)
-        self.keys = keys
-
-    async def _prepare(self) -> bytes | None:
-        body = await self._claim() if self.has_time() else None
+    async def claim_in_time(self) -> bytes | None:
+        body = None
+        if self.has_time():
+            body = self.body if self.claim is None else await super().claim_in_time()
         if body is not None:
             self.owner.note_sent(self)
         return body
+
+    async def claim_users(self) -> bytes | None:
+        self.part, body = await self.claim.claim(self.part)
+        return body  # type: ignore[no-any-return]
+
+    def settle(self, attempt: Attempt) -> None:
+        if self.claim is not None:
+            self.claim.settle(verdict_of((*self.attempts, attempt), self.evidence))
 
 
 class BatchSender:
@@ -103,29 +104,19 @@ class BatchSender:
 
     def launch(self, batch: Batch) -> bool:
         """Write the batch's request at once, if that needs no await. It has taken over the slot then."""
-        sender, content = self._sender, batch.content
-        observer = sender.observer
+        sender, observer = self._sender, self._sender.observer
         # The span of merged calls is current in a task.
-        if sender.needs_steps(content.api_key, content.options) or (observer is not None and len(batch.calls) > 1):
+        if observer is not None and len(batch.calls) > 1:
             return False
-        request = batch.request = self._request(content, batch)
-        flight, times = sender.open(request), sender.limiter.times
-        # If its time may be short, ``run`` looks again.
-        if flight.started + times.likely >= request.deadline:
+        request = batch.request = self._request(batch.content, batch)
+        if not sender.reserve(request):
             return False
         if observer is not None:
             # A copy, as the batch may be dispatched in its context.
-            flight.span = batch.context.copy().run(partial(observer.attempt, PUSH, batch.users, 0, first=True))
-        respond = partial(batch.context.run, self.land, batch)
-        fast = sender.transport.fast
-        connection = fast.reserve(request.body)
-        if connection is None or not fast.start(connection, request, respond):
+            request.flight.span = batch.context.copy().run(partial(observer.attempt, PUSH, batch.users, 0, first=True))
+        if not sender.begin(request, partial(batch.context.run, self.land, batch)):
             return False
-        flight.connection = connection
-        flight.sent = flight.started
-        times.sent(flight.started)
-        sender.counters.requests += 1
-        flight.begin(respond)
+        self.note_sent(request)
         batch.has_slot = False
         self._batches.advance(batch, SENDING)
         return True

@@ -169,10 +169,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         respond: Callable[[bool], None],
         extra: bytes,
     ) -> None:
-        """Write the whole request, with these ``extra`` header lines.
+        """Write the whole request, with these ``extra`` header lines. Raises as ``check_stale`` does.
 
         ``respond`` is called at its response, or if the connection is lost.
         """
+        self.check_stale(evidence)
         evidence.started_writing = True
         self.respond = respond
         self.size = head.write(self.transport, body, extra)
@@ -453,7 +454,6 @@ class FastPost:
         connection = await self.acquire(head, evidence, timeout)
         try:
             body = request.body if claim is None else await claimed(claim)
-            connection.check_stale(evidence)
             waiter = self._loop.create_future()
             connection.write(head, body, evidence, partial(resolve, waiter), extra)
             if await waiter:
@@ -477,17 +477,14 @@ class FastPost:
         ``respond(True)`` follows a plain 204: call ``release``. ``respond(False)`` follows anything else: call
         ``go_on``.
         """
-        evidence = request.evidence
-        try:
-            connection.check_stale(evidence)
-        except StaleConnectionError:
-            self._idle.append(connection)  # counted when it is taken again
-            return False
+        evidence, span = request.evidence, request.flight.span
         evidence.touched = True
-        span = request.flight.span
         try:
             head, extra = self._heads.of(request.operation, request.key, span and span.headers)
             connection.write(head, request.body, evidence, respond, extra)
+        except StaleConnectionError:
+            self._idle.append(connection)  # counted when it is taken again
+            return False
         except BaseException:
             connection.abort()
             raise
@@ -571,8 +568,7 @@ class FastPost:
     def lend(self) -> None:
         """Return an idle connection to aiohttp's pool, for a request that aiohttp sends."""
         if self._idle:
-            connection = self._idle.pop()
-            connection.lease.release()
+            self._idle.pop().lease.release()
 
     def _sweep(self) -> None:
         """Close the connections that were idle too long."""

@@ -15,7 +15,7 @@ import msgspec
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Failure
-from pushsdk._core.policy import Options, RetryPolicy, Timeout
+from pushsdk._core.policy import Options
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.words import count
 from pushsdk._io.engine import Engine, EngineSettings
@@ -73,7 +73,8 @@ class Lifetime:
         self._offload: Offload = in_thread
         # Set by ``begin_block``.
         self._has_block = False
-        self._options_of = lru_cache(1024)(Options)
+        #: Returns one object for equal options, which is quick to compare. Needs all of them, always in this order.
+        self.options_of = lru_cache(1024)(Options)
         # Kept until ``asyncio.run`` or this client ends. Set by the first use.
         self._until_end: AsyncGenerator[None, None]
         self._guard = ProcessGuard()
@@ -205,12 +206,6 @@ class Lifetime:
             with suppress(Exception):
                 await part.close()
         return DrainReport(unknown=tuple(user for call in engine.work.calls for user in unsettled(call)))
-
-    def options_of(
-        self, policy: RetryPolicy, timeout: Timeout, *, keyed: bool = False, is_urgent: bool = False
-    ) -> Options:
-        """Return one object for equal options, which is quick to compare."""
-        return self._options_of(policy, timeout, keyed, is_urgent)
 
     def stats(self) -> ClientStats:
         """Return the current counters."""

@@ -91,45 +91,35 @@ class SendQueue:
             raise
         return receipt or self.pending.conclude(call)
 
-    async def with_key(self, call: Call, content: Key, answer: Any = None) -> Key:
-        """Return the content with the key that the call's callable returns. ``answer`` is given if it was asked."""
-        message, custom_fields, options, _ = content
-        answer = answer or self._ask(call)
+    async def with_key(self, call: Call, content: Key) -> Key:
+        """Return the content with the key that the call's callable returns."""
+        answer: Any = self._ask(call)
         if asyncio.isfuture(answer):
             try:
-                (answer,) = await keys_of([answer], self.timers, options.timeout, call.deadline)
+                (answer,) = await keys_of([answer], self.timers, content[2].timeout, call.deadline)
             finally:
                 self._backlog.leave(len(call.users), len(call.ids))
-        return message, custom_fields, options, answer
+        return (*content[:3], answer)
 
     def submit_with_key(self, call: Call, content: Key) -> None:
         """Submit the call with its callable's key: at once, or in a task if the callable is async."""
         answer = self._ask(call)
         if asyncio.isfuture(answer):
-            begun: list[Call] = []
-            task = self._loop.create_task(self._submit_later(call, content, answer, begun))
+            task = self._loop.create_task(keys_of([answer], self.timers, content[2].timeout, call.deadline))
             call.future.add_done_callback(lambda _: task.cancel())
-            task.add_done_callback(lambda _: None if begun else self._give_up(call, answer))
+            task.add_done_callback(functools.partial(self._submit_later, call, content, answer))
         else:
             self.submit(call, (*content[:3], answer))
 
-    def _give_up(self, call: Call, answer: asyncio.Future[ApiKey]) -> None:
-        """End a submitted call whose task was cancelled before its first step."""
+    def _submit_later(self, call: Call, content: Key, answer: Any, task: Any) -> None:
         self._backlog.leave(len(call.users), len(call.ids))
-        answer.cancel()
-        if call.unsettled:  # not cancelled with its future
+        answer.cancel()  # the task may have been cancelled before its first step
+        # Cancelled with the loop's other tasks, not with its future; or the callable exits.
+        is_lost = task.cancelled() or task.exception() is not None
+        if call.unsettled and is_lost:
             self.cancel(call)
-
-    async def _submit_later(self, call: Call, content: Key, answer: asyncio.Future[ApiKey], begun: list[Call]) -> None:
-        begun.append(call)
-        try:
-            content = await self.with_key(call, content, answer)
-        except BaseException:
-            if call.unsettled:  # cancelled with the loop's other tasks, not with its future; or the callable exits
-                self.cancel(call)
-            raise
-        if call.unsettled:
-            self.submit(call, content)
+        elif call.unsettled:
+            self.submit(call, (*content[:3], task.result()[0]))
 
     def _ask(self, call: Call) -> ApiKey | asyncio.Future[ApiKey]:
         """Ask for a call's key in a copy of this context. While an async callable runs, the call is queued."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -106,11 +106,6 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
         return users
 
     @property
-    def is_urgent(self) -> bool:
-        """True if the request goes before all that wait for a slot."""
-        return False
-
-    @property
     def is_collapsible(self) -> bool:
         """True if a second push replaces the first on the phone, and the policy says that this makes a retry safe."""
         return False
@@ -132,10 +127,6 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
     def settle(self, attempt: Attempt) -> None:
         """Record an attempt that has ended, before it is in ``attempts``."""
 
-    def split_by_key(self, keys: Mapping[Any, Any]) -> None:
-        """End the request, as its calls have different keys by ``ask``; None for those that need no other attempt."""
-        self.failure = Failure.REKEYED
-
     def verdict(self) -> Verdict:
         """Return the verdict on the attempts so far."""
         return verdict_of(self.attempts, self.evidence or Evidence(), self.failure)
@@ -144,29 +135,24 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
 class ClaimedRequest(ApiRequest, eq=False, gc=False):
     """A request whose users are claimed before each attempt."""
 
-    claim: Claimant | None = None
-    """Claims each attempt's users and records its verdict. None if nothing has to survive the process."""
-
     @property
-    def prepare(self) -> Claim | None:
-        return None if self.claim is None else self._claim
+    def prepare(self) -> Claim:
+        return self.claim_in_time
 
-    async def _claim(self) -> bytes | None:
-        body: bytes | None = self.body
-        if self.claim is not None:
-            loop, flight = asyncio.get_running_loop(), self.flight
-            # Also the wall clock: the loop's stands still while the machine sleeps.
-            until = time.time() + flight.deadline - loop.time()
-            self.part, body = await self.claim.claim(self.part)
-            if loop.time() >= flight.deadline or time.time() >= until:
-                # The process was suspended. Its claim may have been released, and its users pushed to.
-                flight.expire(Failure.DEADLINE)
-                await loop.create_future()
+    async def claim_in_time(self) -> bytes | None:
+        """Claim the users. Returns the body to send, if any."""
+        loop, flight = asyncio.get_running_loop(), self.flight
+        # Also the wall clock: the loop's stands still while the machine sleeps.
+        until = time.time() + flight.deadline - loop.time()
+        body = await self.claim_users()
+        if loop.time() >= flight.deadline or time.time() >= until:
+            # The process was suspended. Its claim may have been released, and its users pushed to.
+            flight.expire(Failure.DEADLINE)
+            await loop.create_future()
         return body
 
-    def settle(self, attempt: Attempt) -> None:
-        if self.claim is not None:
-            self.claim.settle(verdict_of((*self.attempts, attempt), self.evidence))
+    async def claim_users(self) -> bytes | None:
+        """Claim the users, and leave out those whose claim was refused. Returns the body to send, if any."""
 
 
 def resolve(waiter: asyncio.Future[bool], is_plain: bool) -> None:

@@ -22,7 +22,6 @@ from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetrySchedul
 from pushsdk._core.judging import judge, plain_attempt
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import ACCEPTED, NO_HEADERS, REJECTED, THROTTLED, Attempt, Evidence, Failure, Verdict
-from pushsdk._core.policy import Options
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count, trace_of
@@ -30,7 +29,7 @@ from pushsdk._io.backlog import Backlog
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.keys import rekey
 from pushsdk._io.limiter import ConcurrencyLimiter
-from pushsdk._io.request import ApiRequest, Flight, Transport, resolve
+from pushsdk._io.request import ApiRequest, Flight, Transport
 from pushsdk._io.timers import DeadlineScope, TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.work import Work
@@ -100,35 +99,28 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self.budget.refund()
         return request.verdict()
 
-    def needs_steps(self, key: object, options: Options) -> bool:
-        """Return True if sending with these options needs more steps than to write a request and read a 204."""
-        if self.work.closed or self.transport.fast is None or key.__class__ is NoKey:
-            return True
-        # A plain 204 may not be what the policy accepts.
-        return options.keyed or bool(options.policy.statuses)
-
     def reserve(self, request: ApiRequest) -> bool:
-        """Reserve an idle connection, for ``send_reserved``. Return False if the request needs ``run`` instead."""
-        if self.observer is not None or not request.is_asked or self.needs_steps(request.key, request.options):
+        """Reserve an idle connection, for ``begin``. Return False if the request needs ``run`` instead."""
+        fast, options = self.transport.fast, request.options
+        if fast is None or self.work.closed or not request.is_asked or request.key.__class__ is NoKey:
             return False
-        connection = self.transport.fast.reserve(request.body)
-        if connection is not None:
-            self.open(request).connection = connection
-            request.evidence.touched = True
-        return connection is not None
+        # A plain 204 may not be what the policy accepts.
+        if options.keyed or options.policy.statuses:
+            return False
+        self.open(request).connection = fast.reserve(request.body)
+        return request.is_begun
 
-    async def send_reserved(self, request: ApiRequest, *, may_begin: bool) -> Verdict | None:
-        """Send a request on its connection. Return None if ``run`` has to begin it, or to go on with it."""
-        flight, fast, waiter = request.flight, self.transport.fast, self.loop.create_future()
-        respond = partial(resolve, waiter)
-        if not may_begin or self.limiter.clock() >= flight.deadline:
+    def begin(self, request: ApiRequest, respond: Callable[[bool], None], *, may_begin: bool = True) -> bool:
+        """Write a request on its connection. Return False if ``run`` has to send it, as its time may be short."""
+        flight, fast = request.flight, self.transport.fast
+        if not may_begin or self.limiter.clock() + self.limiter.times.likely >= flight.deadline:
             fast.release(flight.connection)
         elif fast.start(flight.connection, request, respond):
             self.counters.requests += 1
             flight.begin(respond)
-            return self.accept(request) if await waiter else None
+            return True
         flight.connection = None
-        return None
+        return False
 
     def accept(self, request: ApiRequest) -> Verdict | None:
         """End a flight that was answered by a plain 204. Return None if that came before everything was sent."""
@@ -252,7 +244,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 request.failure = Failure.PAUSED
             else:
                 with self._queued(request):
-                    await limiter.acquire(users, deadline=request.deadline, is_urgent=request.is_urgent)
+                    await limiter.acquire(users, deadline=request.deadline, is_urgent=request.options.is_urgent)
                 request.failure = request.failure and limiter.reason_for(request.failure)
         if request.failure in THROTTLED:
             request.evidence = Evidence(retry_after=limiter.rate_limiter.pause_left(self.loop.time()))

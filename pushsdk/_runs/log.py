@@ -9,12 +9,14 @@ waits for another program's lock.
 import asyncio
 import functools
 import math
+from collections.abc import Callable
 
 from pushsdk._core.body import EncodedIds
 from pushsdk._core.decisions import LEFT_IN_FLIGHT
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.user_states import UserState, UserStatus
+from pushsdk._io.request import resolve
 from pushsdk._io.threads import Offload
 from pushsdk._runs.plan import Chunk, ChunkRequest, Event, Notes, UserRange
 from pushsdk._runs.run_file.file import run_file_error
@@ -27,8 +29,8 @@ class _Group:
     """Events that share a commit."""
 
     def __init__(self) -> None:
-        #: What waits until the commit has succeeded or failed.
-        self.waiters: list[asyncio.Future[None]] = []
+        #: Called once the commit has succeeded or failed.
+        self.waiters: list[Callable[[bool], None]] = []
         self.events: list[Event] = []
         #: The notes to write. Set by ``note``.
         self.notes: Notes | None = None
@@ -38,8 +40,6 @@ class _Group:
 
 class RunFileLog:
     """The ``RunLog`` for a run file: writes its users' claims and statuses."""
-
-    is_quick = True
 
     def __init__(self, journal: Journal, *, loop: asyncio.AbstractEventLoop, offload: Offload) -> None:
         self._journal = journal
@@ -62,9 +62,14 @@ class RunFileLog:
 
     async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
         """Commit a claim. If that fails, nothing may be sent."""
-        users = request.positions
-        await self._end_of(self._add((users.start, users.stop, _RESENT if resent else _CLAIMED)))
-        return (users.stop - users.start, request.ids) if self.failed is None else (0, EncodedIds(b""))
+        waiter = self._loop.create_future()
+        self.claim_soon(request.positions, functools.partial(resolve, waiter), resent=resent)
+        await waiter
+        return (request.users, request.ids) if self.failed is None else (0, EncodedIds(b""))
+
+    def claim_soon(self, users: UserRange, then: Callable[[bool], None], *, resent: bool) -> None:
+        """Commit a claim with the next commit. ``then(True)`` follows, or ``then(False)`` if nothing may be sent."""
+        self._add((users.start, users.stop, _RESENT if resent else _CLAIMED)).waiters.append(then)
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
         """Write users' status with the next commit, after a claim that is still pending."""
@@ -97,8 +102,10 @@ class RunFileLog:
         """
         cancelled: asyncio.CancelledError | None = None
         while (group := self._committing or self._pending) is not None:
+            waiter = self._loop.create_future()
+            group.waiters.append(functools.partial(resolve, waiter))
             try:
-                await self._end_of(group)
+                await waiter
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
@@ -112,12 +119,6 @@ class RunFileLog:
         if error is not None:
             why = f"a commit failed ({type(error).__name__}), so nothing more was recorded or sent: resume the run"
             raise run_file_error(self._journal.path, why, outcome=Outcome.UNKNOWN) from None
-
-    def _end_of(self, group: _Group) -> asyncio.Future[None]:
-        """Return a future for the end of the commit, in half the time of an ``asyncio.Event``."""
-        waiter = self._loop.create_future()
-        group.waiters.append(waiter)
-        return waiter
 
     def _add(self, event: Event) -> _Group:
         """Add an event, or extend one that is about the users before: of the last two, for claims and for answers."""
@@ -182,6 +183,9 @@ class RunFileLog:
     def _end(self, group: _Group) -> None:
         if self.failed is None:
             self._journal.apply(group.events, group.notes)
-        for waiter in group.waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        # Later: a run that is cancelled meanwhile begins no request.
+        self._loop.call_soon(self._wake, group)
+
+    def _wake(self, group: _Group) -> None:
+        for then in group.waiters:
+            then(self.failed is None)

@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from pushsdk._core.decisions import DELIVERED
 from pushsdk._core.errors import RunFileError
 from pushsdk._core.kinds import Count, CountOrZero, Moment, check_values
-from pushsdk._core.outcome import Failure
+from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Options, warn_of_unused
 from pushsdk._core.splitting import Rejected
 from pushsdk._core.stop_policy import StopPolicy
@@ -27,7 +28,7 @@ from pushsdk._runs.plan import ChunkRequest, Notes, StopCause, StopReason, UserR
 from pushsdk._runs.progress import OnProgress, Pace
 from pushsdk._runs.run_file.file import filled_in, run_path
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
-from pushsdk._runs.sender import ChunkSender
+from pushsdk._runs.sender import ChunkAttempt, ChunkSender
 
 logger = logging.getLogger("pushsdk")
 OnUnknown = Literal["skip", "resend"]
@@ -92,14 +93,15 @@ class Pipeline:
         self._work: Iterator[tuple[UserRange, bool]] = itertools.chain(pending, [(users, True) for users in resends])
         # Requests given up, users still PENDING: users never tried alone are not rejected while others may be accepted.
         self._untried: list[Rejected[ChunkRequest]] = []
-        # The tasks that send chunks, ended or not.
+        # The number of tasks that send chunks, and their group. Set by ``_send_all``.
         self._workers = 0
+        self._tasks: asyncio.TaskGroup
         self._left = math.inf if settings.limit is None else settings.limit
-        left = [journal.states.count(state) for state in (UserState.PENDING, UserState.CLAIMED)]
-        self._pace = Pace(self._loop.time(), sum(left))
+        left = sum(map(journal.states.count, (UserState.PENDING, UserState.CLAIMED)))
+        self._pace = Pace(self._loop.time(), left)
         # True if the limit left users for a later run. Set by ``_next``.
         self._is_limited = False
-        # The error that reading the plan raised. Set by ``_next``.
+        # The error that reading the plan raised. Set by ``_worker``.
         self._read_error: RunFileError | None = None
 
     @property
@@ -122,8 +124,6 @@ class Pipeline:
             await self._restrict()
             await self._send_all()
             await self._explain_rest()
-        except* Exception as group:  # noqa: BLE001 - raised again, without its group
-            raise _first(group) from None
         finally:
             for helper in helpers:
                 helper.cancel()
@@ -170,9 +170,8 @@ class Pipeline:
     async def _send_all(self) -> None:
         """Send the plan, and the requests that were given up again if the message was accepted for any user."""
         while True:
-            async with asyncio.TaskGroup() as workers:
-                self._workers = 0
-                self._add_workers(workers)
+            async with asyncio.TaskGroup() as self._tasks:
+                self._add_workers()
             if not self._retry_given_up():
                 return
 
@@ -182,47 +181,102 @@ class Pipeline:
         )
         logger.info("the run %s: %s", phase, numbers)
 
-    async def _next(self) -> tuple[ChunkRequest, bool] | None:
-        """Return the next request, and True if its last outcome is unknown; None if none is left or may start."""
-        self._log.check()
-        if self.stop_reason is not None or (work := next(self._work, None)) is None:
+    def _next(self) -> ChunkAttempt | None:
+        """Return an attempt for the next request; None if none is left or may start. Raises RunFileError.
+
+        Raises BlockingIOError with the chunk's number, and keeps the request for later, if another program has the
+        file.
+        """
+        is_stopped = self._sender.stopping.reason is not None or self._workers > self._engine.limiter.limit
+        if is_stopped or (work := next(self._work, None)) is None:
             return None
         if self._left <= 0:
             self._is_limited = True
             return None
         positions, in_doubt = work
-        users = positions.users
-        if users > self._left:
-            users = int(self._left)
-            positions = UserRange(positions.chunk, positions.start, positions.start + users)
-            self._is_limited = True
-        self._left -= users
         try:
-            chunk = await self._log.load(positions.chunk)
-        except RunFileError as error:
-            # Requests in flight can still complete and be recorded.
-            self._read_error = error
-            self.stop("failure", "its plan can't be read")
-        if self.stop_reason is not None:
-            return None
-        first = self._journal.first_user(positions.chunk)
-        return ChunkRequest.of(positions, chunk, self._journal.header, first), in_doubt
+            chunk = self._journal.load(positions.chunk, at_once=True)
+        except BlockingIOError:
+            self._work = itertools.chain([work], self._work)
+            raise BlockingIOError(positions.chunk) from None
+        self._left -= positions.users
+        if self._left < 0:
+            positions = UserRange(positions.chunk, positions.start, positions.stop + int(self._left))
+            self._left, self._is_limited = 0, True
+        self._add_workers()
+        header, first = self._journal.header, self._journal.first_user(positions.chunk)
+        return self._sender.attempt(ChunkRequest.of(positions, chunk, header, first), in_doubt=in_doubt)
 
-    def _add_workers(self, workers: asyncio.TaskGroup) -> None:
+    def _add_workers(self) -> None:
         while self._workers < self._engine.limiter.limit and self._workers < self._journal.chunks:
             self._workers += 1
-            workers.create_task(self._worker(workers))
+            self._tasks.create_task(self._worker())
 
-    async def _worker(self, workers: asyncio.TaskGroup) -> None:
+    async def _worker(self) -> None:
         limiter = self._engine.limiter
         limiter.run_requests += 1
         try:
-            while (work := await self._next()) is not None:
-                request, in_doubt = work
-                self._untried += await self._sender.deliver(request, in_doubt=in_doubt)
-                self._add_workers(workers)
+            while (attempt := await self._send_at_once()) is not None:
+                self._untried += await self._sender.deliver(attempt)
+        except RunFileError as error:
+            # Requests in flight can still complete. They are recorded if it was the plan that could not be read.
+            self._read_error = error
+            self.stop("failure", "its run file can't be used")
         finally:
+            self._workers -= 1
             limiter.run_requests -= 1
+
+    async def _send_at_once(self) -> Any:
+        """Send on idle connections, without a task as long as each request is answered by a plain 204.
+
+        A request takes a callback after its claim, and one after its response. Returns the ``ChunkAttempt`` that needs
+        a task; None if no request is left or may start.
+        """
+        self._log.check()
+        sender, requests, waiter = self._sender, self._engine.sender, self._loop.create_future()
+        attempt: Any = None
+
+        def begin() -> None:
+            nonlocal attempt
+            attempt = None
+            attempt = self._next()
+            if attempt is not None and sender.reserve(attempt):
+                self._log.claim_soon(attempt.chunk.positions, go_on, resent=attempt.in_doubt)
+            else:
+                waiter.set_result(None)
+
+        def go_on(is_good: bool) -> None:
+            if waiter.done():
+                return
+            try:
+                if not attempt.evidence.started_writing:
+                    if requests.begin(attempt, go_on, may_begin=is_good and sender.stopping.may_begin()):
+                        return
+                    attempt.record(_UNCLAIMED)
+                elif is_good and requests.accept(attempt) is not None:
+                    self._log.settle(attempt.chunk.positions, DELIVERED.status)
+                    sender.count(attempt.users, DELIVERED.status)
+                    begin()
+                    return
+                waiter.set_result(None)
+            except Exception as error:  # noqa: BLE001 - raised below
+                waiter.set_exception(error)
+
+        try:
+            with sender.stopping.clock:
+                begin()
+                await waiter
+        except asyncio.CancelledError:
+            if attempt is not None:  # pragma: no branch - the last request may have ended in the same turn
+                # Cancelled again where it waits, which records its outcome.
+                task: Any = asyncio.current_task()
+                task.cancel()
+                await sender.deliver(attempt)
+            raise  # pragma: no cover - the same
+        except BlockingIOError as error:
+            await self._log.load(*error.args)
+            return await self._send_at_once()
+        return attempt
 
     def _retry_given_up(self) -> bool:
         """Queue the requests that were given up if the message was accepted for any user; otherwise reject them."""
@@ -278,11 +332,5 @@ class Pipeline:
         self._settings.on_progress(progress)
 
 
+_UNCLAIMED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.UNCLAIMED)
 _NOT_LISTED = UserStatus(UserState.PENDING, reason=str(Failure.NOT_LISTED))
-
-
-def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -6,9 +6,11 @@ a run file (``log``) or a claim store (``pushsdk.arrow``).
 
 import asyncio
 import logging
+import math
 import random
+from collections import Counter
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,7 +18,7 @@ from pushsdk._core import decisions
 from pushsdk._core.body import EncodedIds
 from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, decide, stop_reason
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Options
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
 from pushsdk._core.stop_policy import StopPolicy
@@ -34,9 +36,6 @@ logger = logging.getLogger("pushsdk")
 class RunLog(Protocol):
     """The durable record of a run: a claim before the first byte of each request, a status afterwards."""
 
-    is_quick: bool
-    """True if a claim waits for nothing but this machine."""
-
     async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
         """Claim the users in one attempt. Return number and encoded ids of the claimed users, 0 if none may be sent to.
 
@@ -50,34 +49,40 @@ class RunLog(Protocol):
         """Return the loop time by which a request that is claimed now must be complete."""
 
 
-class ChunkClaim:
-    """The claim for one ``ChunkSender`` attempt. See ``_io.request.Claimant``."""
+class ChunkAttempt(ClaimedRequest, eq=False, gc=False):
+    """One attempt of a ``ChunkSender``, whose users are claimed before its first byte."""
 
-    def __init__(self, owner: "ChunkSender", request: ChunkRequest, body: bytes, *, in_doubt: bool) -> None:
-        self._sender = owner
-        self._request = request
-        self._body = body
-        self._in_doubt = in_doubt
+    sender: Any = None
+    """The ``ChunkSender``."""
+    chunk: Any = None
+    """The ``ChunkRequest``."""
+    in_doubt: bool = False
+    """True if an earlier attempt was UNKNOWN."""
+    has_slot: bool = False
+    """True once the attempt holds a slot."""
 
-    async def claim(self, part: WholePart) -> tuple[WholePart, bytes | None]:
-        request = self._request
-        users, ids = await self._sender._log.claim(request, resent=self._in_doubt)
-        if not users or not self._sender.stopping.may_begin():
-            return part, None
-        body = self._body if ids is request.ids else msgspec.structs.replace(request, ids=ids).body()
-        return WholePart(part.units, users), body
+    async def claim_users(self) -> bytes | None:
+        sender, chunk = self.sender, self.chunk
+        users, ids = await sender.log.claim(chunk, resent=self.in_doubt)
+        if not users or not sender.stopping.may_begin():
+            return None
+        self.part = WholePart(self.part.units, users)
+        return self.body if ids is chunk.ids else msgspec.structs.replace(chunk, ids=ids).body()
 
-    def settle(self, verdict: Verdict) -> None:
-        self._sender._log.settle(self._request.positions, self.status_after(verdict))
+    def settle(self, attempt: Attempt) -> None:
+        self.record(verdict_of((*self.attempts, attempt), self.evidence))
+
+    def record(self, verdict: Verdict) -> None:
+        """Write the users' status after this verdict."""
+        self.sender.log.settle(self.chunk.positions, self.status_after(verdict))
 
     def status_after(self, verdict: Verdict) -> UserStatus:
-        """Return the status of the users after this verdict on the request."""
+        """Return the users' status after this verdict."""
         if verdict.failure is Failure.UNCLAIMED:
-            return _UNKNOWN if self._in_doubt else _PENDING
-        return decide(verdict, in_doubt=self._in_doubt, split_on=self._sender._split_on).status
+            return _UNKNOWN if self.in_doubt else _PENDING
+        return decide(verdict, in_doubt=self.in_doubt, split_on=self.sender.split_on).status
 
 
-_UNCLAIMED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.UNCLAIMED)
 _PENDING, _UNKNOWN = UserStatus(UserState.PENDING), UserStatus(UserState.UNKNOWN)
 
 
@@ -100,11 +105,14 @@ class ChunkSender:
 
         ``not_after`` is the time after which no request is begun.
         """
-        self._engine = engine
-        self._log = log
+        #: The client's parts.
+        self.engine = engine
+        #: The record of the run.
+        self.log = log
         self._options = for_one_attempt(options)
         self._credentials = credentials
-        self._split_on = engine.settings.batching.split_on
+        #: The statuses after which a request is split.
+        self.split_on = engine.settings.batching.split_on
         self._varied = varied
         self._resends = resends
         #: Ends the sending early.
@@ -115,28 +123,28 @@ class ChunkSender:
         self._blame_lock = asyncio.Lock()
         # One request waits in the limiter's queue, the others here: otherwise no send() would get a slot.
         self._slot_lock = asyncio.Lock()
-        #: The last failure in words; empty once a request has been accepted since. Set by ``_count``.
+        #: The last failure in words; empty once a request has been accepted since. Set by ``count``.
         self.trouble = ""
         #: Counts the answers to requests that were not accepted.
-        self.answers: dict[str, int] = {}
+        self.answers = Counter[str]()
 
     @property
     def is_waiting(self) -> bool:
         """Return True if nothing is in flight because of earlier failures."""
-        return bool(self.trouble) and not self._engine.limiter.in_flight
+        return bool(self.trouble) and not self.engine.limiter.in_flight
 
-    async def deliver(self, whole: ChunkRequest, *, in_doubt: bool = False) -> list[Rejected[ChunkRequest]]:
+    async def deliver(self, first: ChunkAttempt) -> list[Rejected[ChunkRequest]]:
         """Send a request, whole or split, until all its users are settled or the sending stops.
 
-        ``in_doubt``: an earlier attempt was UNKNOWN, so the request is never split. Returns the parts that were given
-        up because the message seems to be to blame. Their users are PENDING: ``reject`` or deliver the parts later.
+        If an earlier attempt was UNKNOWN, the request is never split. Returns the parts that were given up because the
+        message seems to be to blame. Their users are PENDING: ``reject`` or deliver the parts later.
         """
         with self.stopping.clock:
-            sizes = self._engine.sizes
-            parts = [whole] if in_doubt or sizes.users is None else list(whole.within(sizes))
+            whole = first.chunk
+            parts = [whole] if first.has_slot or first.in_doubt else list(whole.within(self.engine.sizes))
             if len(parts) > 1:
                 return await self._split(self._splitter(whole, parts))
-            verdict = await self._send(whole, in_doubt=in_doubt)
+            verdict = await self._send(first)
             if verdict is not None and verdict.outcome is REJECTED:
                 splitter = self._splitter(whole, [])
                 if not self._report(splitter, whole, verdict):
@@ -145,14 +153,14 @@ class ChunkSender:
 
     def reject(self, part: ChunkRequest, verdict: Verdict) -> None:
         """Settle as REJECTED a part that was given up: the message was rejected for every user tried alone."""
-        self._engine.sender.counters.users[Outcome.REJECTED] += part.users
-        self._log.settle(part.positions, UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason))
+        self.engine.sender.counters.users[Outcome.REJECTED] += part.users
+        self.log.settle(part.positions, UserStatus(UserState.REJECTED, verdict.status, verdict.attempts[-1].reason))
 
     def _splitter(self, whole: ChunkRequest, parts: list[ChunkRequest]) -> Splitter[ChunkRequest]:
         return Splitter(
             parts,
-            split_on=self._split_on,
-            sizes=self._engine.sizes,
+            split_on=self.split_on,
+            sizes=self.engine.sizes,
             frame=whole.frame,
             message=MessageRecord() if self._varied else self.message,
         )
@@ -190,7 +198,7 @@ class ChunkSender:
 
     async def _send_part(self, splitter: Splitter[ChunkRequest], part: ChunkRequest) -> bool:
         """Return True if the part has a verdict."""
-        verdict = await self._send(part)
+        verdict = await self._send(self.attempt(part))
         if verdict is not None:
             self._report(splitter, part, verdict)
         return verdict is not None
@@ -198,35 +206,35 @@ class ChunkSender:
     def _report(self, splitter: Splitter[ChunkRequest], part: ChunkRequest, verdict: Verdict) -> bool:
         """Report the verdict on a part to the splitter. Return False if the part is to be split."""
         is_settled = splitter.report(part, verdict)
-        if verdict.outcome is REJECTED and verdict.status in self._split_on:
-            step, status = decide(verdict, split_on=frozenset() if is_settled else self._split_on)
+        if verdict.outcome is REJECTED and verdict.status in self.split_on:
+            step, status = decide(verdict, split_on=frozenset() if is_settled else self.split_on)
             if step is decisions.SETTLE:
-                self._log.settle(part.positions, status)
-            self._count(part.users, status)
+                self.log.settle(part.positions, status)
+            self.count(part.users, status)
             if step is decisions.LEAVE:
                 self._leave(verdict)
         if not is_settled:
-            self._engine.sender.counters.splits += 1
+            self.engine.sender.counters.splits += 1
             logger.info("a request for %s is split after HTTP %s", count(part.users), verdict.status)
         return is_settled
 
-    async def _send(self, request: ChunkRequest, *, in_doubt: bool = False) -> Verdict | None:
+    async def _send(self, attempt: ChunkAttempt) -> Verdict | None:
         """Send a request until its verdict is final. Return None if the sending stops, or all claims are refused.
 
         A request to split (REJECTED, with a status in ``split_on``) is settled as PENDING; the caller splits it.
         """
         resends = tries = 0
-        status = _PENDING
-        while await self._take_slot(request.users):
-            users, verdict = await self._attempt(request, in_doubt=in_doubt)
+        status, chunk = _PENDING, attempt.chunk
+        while attempt.has_slot or await self._take_slot(attempt.users):
+            verdict, in_doubt = await self._make(attempt), attempt.in_doubt
             if verdict.failure is Failure.UNCLAIMED:
                 break
             step, status = decide(
-                verdict, in_doubt=in_doubt, resends=resends if self._resends else None, split_on=self._split_on
+                verdict, in_doubt=in_doubt, resends=resends if self._resends else None, split_on=self.split_on
             )
             if step is decisions.SPLIT:
                 return verdict
-            self._count(users, status, final=step is decisions.SETTLE)
+            self.count(attempt.users, status, final=step is decisions.SETTLE)
             if step is decisions.SETTLE:
                 # Rejected, but an earlier attempt was UNKNOWN: the caller must not split the request.
                 is_unknown = status.state is _UNKNOWN.state
@@ -241,57 +249,53 @@ class ChunkSender:
             tries += 1
             if not await self._wait(tries, verdict):
                 break
+            attempt = self.attempt(chunk, in_doubt=in_doubt)
         if status.state is _UNKNOWN.state:
-            self._engine.sender.counters.users[Outcome.UNKNOWN] += request.users
+            self.engine.sender.counters.users[Outcome.UNKNOWN] += chunk.users
         return None
 
-    async def _attempt(self, request: ChunkRequest, *, in_doubt: bool) -> tuple[int, Verdict]:
-        """Make one attempt, which has its slot. Return its user count, and its verdict."""
-        sender, body = self._engine.sender, request.body()
-        claim = ChunkClaim(self, request, body, in_doubt=in_doubt)
-        job = ClaimedRequest(
+    def attempt(self, chunk: ChunkRequest, *, in_doubt: bool = False) -> ChunkAttempt:
+        """Return the next attempt to send a request."""
+        credentials = self._credentials
+        return ChunkAttempt(
             PUSH,
-            body,
-            WholePart((self._credentials,), request.users),
+            chunk.body(),
+            WholePart((credentials,), chunk.users),
             self._options,
-            deadline=self._log.deadline(),
-            key=self._credentials.key,
-            is_asked=self._credentials.ask is None,
-            claim=claim,
+            deadline=math.inf,
+            key=credentials.key,
+            is_asked=credentials.ask is None,
+            sender=self,
+            chunk=chunk,
+            in_doubt=in_doubt,
         )
+
+    def reserve(self, attempt: ChunkAttempt) -> bool:
+        """Take a slot and an idle connection. Return False if there is none, or if the request may have to be split."""
+        engine = self.engine
+        attempt.has_slot = engine.sizes.users is None and engine.limiter.try_acquire(attempt.users)
+        return attempt.has_slot and engine.sender.observer is None and engine.sender.reserve(attempt)
+
+    async def _make(self, attempt: ChunkAttempt) -> Verdict:
+        """Make an attempt, which has its slot."""
+        attempt.deadline = self.log.deadline()
         try:
-            verdict = await self._send_at_once(job, claim) if self._log.is_quick else None
-            if verdict is None:
-                verdict = await sender.run(job, has_slot=True)
+            verdict = await self.engine.sender.run(attempt, has_slot=True)
         except asyncio.CancelledError:
-            if job.is_begun:
-                claim.settle(sender.give_up(job))
-            self._count(job.users, claim.status_after(job.verdict()))
+            self.count(attempt.users, attempt.status_after(attempt.verdict()))
             raise
         if verdict.outcome is not ACCEPTED:
             self._count_answer(verdict)
-        return job.users, verdict
-
-    async def _send_at_once(self, job: ClaimedRequest, claim: ChunkClaim) -> Verdict | None:
-        """Make the attempt on an idle connection. Return None if ``run`` has to make it, or to go on with it."""
-        sender = self._engine.sender
-        if not sender.reserve(job):
-            return None
-        job.part, body = await claim.claim(job.part)
-        job.body = body or job.body
-        verdict = await sender.send_reserved(job, may_begin=body is not None)
-        if not job.is_begun:
-            claim.settle(verdict or _UNCLAIMED)
         return verdict
 
-    def _count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
+    def count(self, users: int, status: UserStatus, *, final: bool = True) -> None:
         """Count a request's users under this status. ``final`` is True if the status settles the users."""
         outcome = OUTCOMES[status.state]
         self.trouble = status.reason
         if outcome is ACCEPTED:
             self.message.accepted = True
         if final and status.state is not _PENDING.state:
-            self._engine.sender.counters.users[outcome] += users
+            self.engine.sender.counters.users[outcome] += users
             self.stopping.settled(outcome, users, status)
         else:
             self.stopping.released(status)
@@ -303,11 +307,11 @@ class ChunkSender:
                 answer = f"{attempt.status}: {attempt.answer}".removesuffix(": ")
                 if len(self.answers) >= MOST_ANSWERS and answer not in self.answers:
                     answer = f"{attempt.status}: {ANOTHER_TEXT}"
-                self.answers[answer] = self.answers.get(answer, 0) + 1
+                self.answers[answer] += 1
 
     async def _take_slot(self, users: int) -> bool:
         """Wait for a slot. Return False if the sending stops first."""
-        limiter = self._engine.limiter
+        limiter = self.engine.limiter
         if self.stopping.reason is not None:
             return False
         if limiter.try_acquire(users):

@@ -71,8 +71,6 @@ class ChunkInFlight:
 class PlanLog:
     """The ``RunLog`` for a plan in a claim store: each chunk in flight has an entry."""
 
-    is_quick = False
-
     def __init__(self, claims: ClaimLog, attempt: float | None) -> None:
         """``attempt`` limits the seconds from a claim to its verdict."""
         self._claims = claims
@@ -269,7 +267,7 @@ class PlanSender:
                 sending.create_task(self._send_part(chunk, part))
 
     async def _send_part(self, chunk: ChunkInFlight, part: ChunkRequest) -> None:
-        if await self._sender.deliver(part) and not self._sender.message.accepted:
+        if await self._sender.deliver(self._sender.attempt(part)) and not self._sender.message.accepted:
             # Only a run rejects, at its end, users who were never tried alone.
             chunk.is_left_pending = True
         self._set_requests(chunk, chunk.requests - 1)

@@ -2,7 +2,6 @@
 
 import math
 from contextlib import AsyncExitStack, asynccontextmanager
-from types import SimpleNamespace
 
 import aiohttp
 
@@ -11,19 +10,21 @@ from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Evidence
 from pushsdk._core.policy import Options
 from pushsdk._core.secret import Secret
-from pushsdk._io.request import ClaimedRequest, Flight, WholePart
+from pushsdk._io.request import ApiRequest, Flight, WholePart
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
 KEY = Secret.of("s3cr3t")
 BODY = b'{"userIds":["u"],"message":{}}'
 
 
+class ClaimedRequest(ApiRequest):
+    """A request whose claim is any coroutine function."""
+
+    prepare: object = None
+
+
 def request_of(body, evidence, operation=PUSH, *, connect=None, span=None, claim=None):
     """Return a request that fills this evidence. ``claim`` returns the body to send."""
-
-    async def claim_part(part):
-        return part, await claim()
-
     request = ClaimedRequest(
         operation,
         body,
@@ -31,7 +32,7 @@ def request_of(body, evidence, operation=PUSH, *, connect=None, span=None, claim
         Options(RetryPolicy.none(), Timeout(total=None, attempt=None, connect=connect)),
         deadline=math.inf,
         evidence=evidence,
-        claim=None if claim is None else SimpleNamespace(claim=claim_part),
+        prepare=claim,
     )
     request.flight = Flight(None, math.inf, span=span)
     return request

@@ -233,8 +233,7 @@ class Journal:
     def ranges(self, states: Container[UserState]) -> Iterator[UserRange]:
         """Yield the users in these states in plan order, as ranges of equal status within one chunk.
 
-        Events may be written during the iteration: each range is correct when it is yielded, and no user before the
-        range is yielded later.
+        During the iteration, events may be written about users that were yielded.
         """
         for _, positions in self._runs(states):
             yield positions
@@ -374,15 +373,14 @@ class Journal:
         self.states.extend(sum(sizes))
 
     def _runs(self, states: Container[UserState]) -> Iterator[tuple[UserStatus, UserRange]]:
-        offsets, next_run = self._offsets, self.states.next
-        position = chunk = 0
-        while (run := next_run(states, position)) is not None:
+        offsets, stop = self._offsets, 0
+        while (run := self.states.next(states, stop)) is not None:
             start, stop, status = run
-            # Usually the next chunk: searching the array costs as much as the rest of the loop.
-            if not offsets[chunk] <= start < offsets[chunk + 1]:
-                chunk = chunk + 1 if start == offsets[chunk + 1] else bisect_right(offsets, start) - 1
-            position = min(stop, offsets[chunk + 1])
-            yield status, UserRange(chunk, start, position)
+            chunk = bisect_right(offsets, start) - 1
+            while start < stop:
+                end = min(stop, offsets[chunk + 1])
+                yield status, UserRange(chunk, start, end)
+                start, chunk = end, chunk + 1
 
     def _fetch(self, number: int, at_once: bool) -> tuple[int, list[Chunk]]:
         with suppress(Damaged):
