@@ -16,7 +16,7 @@ from pushsdk._core.damage import damage_of
 from pushsdk._core.errors import ConfigurationError, MessageWarning
 from pushsdk._core.outcome import Guarded
 from pushsdk._core.policy import Share
-from pushsdk.spark._folder import RunFolder, counted, has_sentinel
+from pushsdk.spark._folder import counted, has_sentinel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,11 +84,9 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
     def _until_superseded(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         """Yield the batches until another call sends this run: its driver may be gone, and Spark go on."""
         outcomes = Path(self.outcomes)
-        folder = RunFolder(outcomes.parents[1])
+        later = outcomes.with_name(f"{int(outcomes.name) + 1:04}")
         for batch in batches:
-            # A host may not see the folder of this sending so far, as NFS keeps listings for seconds.
-            last = folder.last_outcomes()
-            if last is not None and last > outcomes:
+            if later.exists():
                 raise ConfigurationError("another call of broadcast sends the rest of this run: this one ends")
             yield batch
 
