@@ -44,8 +44,6 @@ _PATTERN = re.compile(r"[][{}*?\\:,\x00-\x1f]")
 T = TypeVar("T")
 ClaimFactory = Callable[[], ClaimStore]
 
-FORMAT = 2
-
 #: The claim store kind in the run's folder.
 OWN_CLAIMS = "DirectoryClaims of the run"
 # Seconds that a claim may take: a shared volume with many writers is slow at times.
@@ -60,7 +58,7 @@ BroadcastKind = Literal["broadcast", "placeholders", "custom_fields"]
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """A run's description. With the manifest in place the plan is sealed: it never changes."""
 
-    format: int = FORMAT
+    format: Literal[2] = 2
     run: str
     """The run's name in its claims and folders."""
     kind: BroadcastKind
@@ -134,10 +132,7 @@ class RunFolder:
 
     def manifest(self) -> Manifest | None:
         """Return the manifest, None if the plan is not sealed. Raises RunFileError if it can't be read."""
-        manifest = self._read(self.path / MANIFEST, Manifest)
-        if manifest is not None and manifest.format != FORMAT:
-            raise run_file_error(self.path, "its manifest is of another version of pushsdk")
-        return manifest
+        return self._read(self.path / MANIFEST, Manifest)
 
     def check_unsealed(self) -> None:
         """Raise RunFileError if there are outcomes without a manifest: users were sent to, and the seal is gone."""
@@ -199,7 +194,7 @@ class RunFolder:
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
-            raise run_file_error(self.path, f"its {path.name} can't be read") from None
+            raise run_file_error(self.path, f"its {path.name} can't be read, or is of another version") from None
 
     def _write(self, path: Path, value: msgspec.Struct, *, outcome: Outcome = Outcome.NOT_SENT) -> None:
         """Replace a file atomically and durably. ``outcome`` is an error's outcome."""
