@@ -12,7 +12,7 @@ from pushsdk._audience.source import missing_column, printable
 from pushsdk._core.errors import ConfigurationError, ValidationError
 from pushsdk._core.kinds import Rule, check, must_be
 from pushsdk._core.placeholders import placeholder_names
-from pushsdk._core.policy import shared, warn_of_unused
+from pushsdk._core.policy import Rate, shared, warn_of_unused
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.wire import encode_custom_fields, encode_message
 from pushsdk.claims import MemoryClaims, SqliteClaims
@@ -98,11 +98,9 @@ def checked_options(
 
 def divided(options: dict[str, Any], tasks: int, max_users: int) -> dict[str, Any]:
     """Return the options for ``tasks`` tasks and chunks of ``max_users``: each task has a share of the rate."""
-    batching, rate = options["batching"], options.get("rate")
-    others = {"batching": msgspec.structs.replace(batching, max_users=max(max_users, batching.max_users))}
-    if rate is not None:
-        others["rate"] = shared(rate, tasks)
-    return {**options, **others}
+    batching = options["batching"]
+    batching = msgspec.structs.replace(batching, max_users=max(max_users, batching.max_users))
+    return {**options, "batching": batching, "rate": shared(options.get("rate") or Rate(), tasks)}
 
 
 def checked_claims(claims: object, folder: RunFolder) -> tuple[ClaimFactory, str, float]:

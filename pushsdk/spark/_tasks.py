@@ -15,7 +15,6 @@ from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_of
 from pushsdk._core.errors import ConfigurationError, MessageWarning
 from pushsdk._core.outcome import Guarded
-from pushsdk._core.policy import Share
 from pushsdk.spark._folder import counted, has_sentinel
 
 if TYPE_CHECKING:
@@ -93,8 +92,7 @@ class SendPartition(Guarded, msgspec.Struct, frozen=True):
 
 def of_task(options: dict[str, Any], number: int) -> dict[str, Any]:
     """Return the options for the task with this number: its share of the rate."""
-    rate = options.get("rate")
-    return {**options, "rate": msgspec.structs.replace(rate, index=number)} if isinstance(rate, Share) else options
+    return {**options, "rate": msgspec.structs.replace(options["rate"], index=number)}
 
 
 def _task_number() -> int:

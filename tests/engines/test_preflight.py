@@ -80,7 +80,7 @@ def test_every_option_reaches_the_executor():
         "api_key": len,
     }
     settings = sending(**options)
-    assert settings == of_task(settings, 3) == {"base_url": URL, **options}
+    assert settings == {"base_url": URL, **options}
     assert pickle.loads(pickle.dumps(settings)) == settings
 
 
@@ -93,7 +93,7 @@ def test_the_rate_is_divided_among_the_tasks():
     settings = divided(sending(rate=Rate(requests_per_second=100.0, users_per_second=None)), 8, 1000)
     assert of_task(settings, 0)["rate"] == Share(requests_per_second=12.5, count=8)
     assert of_task(pickle.loads(pickle.dumps(settings)), 3)["rate"] == Share(requests_per_second=12.5, index=3, count=8)
-    assert "rate" not in of_task(divided(sending(), 8, 1000), 0)
+    assert of_task(divided(sending(), 8, 1000), 3)["rate"] == Share(index=3, count=8)
 
 
 def test_larger_chunks_of_an_earlier_plan_are_still_sent():

@@ -32,6 +32,7 @@ from pushsdk import (
     ValidationError,
     placeholder,
 )
+from pushsdk._core.policy import Share
 from pushsdk.emulator import Fault
 from pushsdk.spark import DirectoryClaims, _run, broadcast, read_report
 from pushsdk.spark._folder import RunFolder
@@ -477,7 +478,7 @@ def test_a_task_checks_the_run_of_the_folder(audience, send, service, tmp_path):
     folder = RunFolder(tmp_path / "run")
     manifest = folder.manifest()
     claims = partial(DirectoryClaims, folder.claims)
-    sending = {"message": HELLO, "base_url": service.base_url, "claims": claims, "run": manifest.run}
+    sending = {"message": HELLO, "base_url": service.base_url, "claims": claims, "run": manifest.run, "rate": Share()}
     # Not seen so far.
     outcomes = str(folder.path / "outcomes" / "0002")
     sender = SendPartition(outcomes, sending)
