@@ -96,7 +96,9 @@ class BatchSender:
         """Put a batch in flight, which has a slot: at once if that needs no await, else by a task."""
         batch.has_slot = True
         try:
-            if not (self._sizes.fits(batch.users, batch.frame, batch.size - batch.frame) and self.launch(batch)):
+            sizes = self._sizes
+            fits = sizes.users is None or sizes.fits(batch.users, batch.frame, batch.size - batch.frame)
+            if not (fits and self.launch(batch)):
                 self._batches.advance(batch, SENDING)
                 self._create_task(batch)
         except Exception:  # noqa: BLE001 - logged there
@@ -116,7 +118,9 @@ class BatchSender:
             request.flight.span = batch.context.copy().run(partial(observer.attempt, PUSH, batch.users, 0, first=True))
         if not sender.begin(request, partial(batch.context.run, self.land, batch)):
             return False
-        self.note_sent(request)
+        flight = request.flight
+        flight.sent = flight.started
+        sender.limiter.times.sent(flight.started)
         batch.has_slot = False
         self._batches.advance(batch, SENDING)
         return True

@@ -107,8 +107,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         # A plain 204 may not be what the policy accepts.
         if options.keyed or options.policy.statuses:
             return False
-        self.open(request).connection = fast.reserve(request.body)
-        return request.is_begun
+        connection = self.open(request).connection = fast.reserve(request.body)
+        return connection is not None
 
     def begin(self, request: ApiRequest, respond: Callable[[bool], None], *, may_begin: bool = True) -> bool:
         """Write a request on its connection. Return False if ``run`` has to send it, as its time may be short."""

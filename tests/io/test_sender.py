@@ -100,7 +100,7 @@ async def test_a_campaign_that_cannot_wait_the_pause_out_ends_at_once():
         await outcome_of(client.send("a", MESSAGE, retry=RetryPolicy.none()))
         await asyncio.sleep(0.4)
         before = now()
-        with pytest.raises(NotSentError, match="pause that ends after the call's deadline: in 20 s; ") as excinfo:
+        with pytest.raises(NotSentError, match="pause that ends after the call's deadline: in 20 s, ") as excinfo:
             await client.create_campaign(CAMPAIGN, timeout=5.0)
         assert now() == before
         assert excinfo.value.retry_after == 20.0
