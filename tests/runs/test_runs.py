@@ -29,6 +29,7 @@ from pushsdk import (
     MessageWarning,
     Outcome,
     PushRequest,
+    Rate,
     RetryPolicy,
     RunFileError,
     StopPolicy,
@@ -398,6 +399,14 @@ async def test_a_run_waits_from_a_failure_until_a_request_is_accepted():
     service = FakeService(answer(), then=refused())
     await push(service, 99, stop_policy=StopPolicy(max_outage=60.0), on_progress=states.append)
     assert {state.stage for state in states[:-1] if state.trouble} == {"waiting"}
+
+
+@virtual
+async def test_a_run_does_not_wait_for_a_failure_that_settles_its_users():
+    states = []
+    async with client_of(FakeService(then=answer(500)), batching=SMALL, rate=Rate(requests_per_second=2)) as client:
+        await client.broadcast(users(40), MESSAGE, stop_policy=NO_BRAKE, on_progress=states.append)
+    assert {state.stage for state in states if state.trouble} == {"sending"}
 
 
 @virtual
