@@ -66,14 +66,13 @@ class SqlQuery(DuckdbSource):
         return not os.path.isabs(text) and bool(glob.glob(text, root_dir=self._folder))
 
 
-# JSON lists whose first values are texts are read as such.
-_LISTS = re.compile(r"VARCHAR(\[\])+")
 # A JSON value's text. DuckDB has lost the digits that the file has for a number that is not an integer.
 _AS_WRITTEN = f"""
 CASE WHEN json_type({{0}}) = 'VARCHAR' THEN {{0}}->>'$'
 WHEN regexp_full_match(CAST({{0}} AS VARCHAR), '-?[0-9]+') THEN CAST({{0}} AS VARCHAR)
-WHEN json_type({{0}}) <> 'NULL' THEN error('{NO_TEXT}' || left(CAST({{0}} AS VARCHAR), 0)) END AS {{0}}
+WHEN json_type({{0}}) <> 'NULL' THEN error('{NO_TEXT}' || left(CAST({{0}} AS VARCHAR), 0)) END
 """
+_WRITTEN = {"JSON": _AS_WRITTEN, "JSON[]": f"list_transform({{0}}, lambda value: {_AS_WRITTEN.format('value')})"}
 # Types with parts.
 _NESTED = re.compile(r".*[(\[].*", re.DOTALL)
 
@@ -98,7 +97,7 @@ class _Source(msgspec.Struct):
         can_be_text = self.reader == "CSV" or not _are_numbered(self.types)
         for column, kind in self._guessed(db).items():
             if origins is None or (self.table, column) in origins:
-                self.text[column] = "VARCHAR" if can_be_text and not _NESTED.fullmatch(kind) else "JSON"
+                self.text[column] = _text_type(kind) if can_be_text else "JSON"
 
     def _guessed(self, db: Connection) -> dict[str, str]:
         """Return the columns with a guessed type: in JSON text, too, as a later number would change in it."""
@@ -111,18 +110,19 @@ class _Source(msgspec.Struct):
             stated = dict.fromkeys(self.types, "")
         # By position: the first row may pass for the header now.
         pairs = zip(self.types.items(), stated.values(), strict=True)
-        return {column: kind for (column, kind), known in pairs if kind != known and not _LISTS.fullmatch(kind)}
+        return {column: kind for (column, kind), known in pairs if kind != known}
 
     def show(self, db: Connection) -> bool:
         """Create the view, with text in the columns that feed the ids. Return False if the file can't be read so."""
         types = {**self.types, **self.text}
         # DuckDB would write the number 1e3 as the text 1000.0.
-        values = {column: "JSON" for column in self.text if self.reader == "JSON"}
+        texts = self.text.items() if self.reader == "JSON" else ()
+        values = {column: text.replace("VARCHAR", "JSON") for column, text in texts}
         call = self._with(self._option({**types, **values})) if self.text else self._with()
-        texts = [_AS_WRITTEN.format(quoted(column)) for column in values]
-        replaced = f" REPLACE ({', '.join(texts)})" if texts else ""
+        written = [f"{_WRITTEN[kind].format(quoted(column))} AS {quoted(column)}" for column, kind in values.items()]
+        replaced = f" REPLACE ({', '.join(written)})" if written else ""
         db.execute(f"CREATE OR REPLACE TEMP VIEW {self.table} AS SELECT *{replaced} FROM {call}")
-        return {*self.text.values()} <= {"VARCHAR"} and shown_types(db, self.table) == types
+        return "JSON" not in self.text.values() and shown_types(db, self.table) == types
 
     def fix(self, origins: Origins | None) -> str:
         """Return the option to write, and where."""
@@ -139,6 +139,13 @@ class _Source(msgspec.Struct):
 
     def _with(self, *options: str) -> str:
         return _call_with(self.call, *self.plain, *options)
+
+
+def _text_type(kind: str) -> str:
+    """Return the type to read instead of a guessed one; JSON, which ends in an error, if none keeps all texts."""
+    if kind == "VARCHAR[]":
+        return kind
+    return "JSON" if _NESTED.fullmatch(kind) else "VARCHAR"
 
 
 def _call_with(call: str, *options: str) -> str:

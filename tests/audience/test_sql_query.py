@@ -201,6 +201,15 @@ def test_a_json_value_that_is_neither_a_text_nor_an_integer_is_no_id(tmp_path, v
         assert refused(lambda: Audience.query(f"FROM '{path}' WHERE user_id IS NOT NULL")) == error
 
 
+def test_a_late_number_in_a_json_list_is_no_id_unless_it_is_an_integer(tmp_path):
+    early = '{"ids": ["a"]}\n' * EARLY
+    path = made(tmp_path, "u.jsonl", f'{early}{{"ids": [7, "007"]}}')
+    sql = f"SELECT DISTINCT unnest(ids) AS user_id FROM '{path}'"
+    assert sorted(ids_of(Audience.query(sql))) == ["007", "7", "a"]
+    made(tmp_path, "u.jsonl", f'{early}{{"ids": [1e3]}}')
+    assert "neither a text nor an integer" in refused(lambda: Audience.query(sql))
+
+
 def test_a_value_of_another_type_is_an_error_with_its_line(tmp_path):
     early = "".join(f"user-{i},1\n" for i in range(EARLY))
     path = made(tmp_path, "u.csv", f"user_id,n\n{early}user-x,secret\n")
