@@ -95,3 +95,18 @@ async def test_a_policy_that_doubts_a_204_holds_on_an_idle_connection():
     policy = RetryPolicy.safe(statuses={204: Outcome.UNKNOWN})
     async with meeting(**{**ONE, "retry": policy}) as (_, client):
         assert (await client.broadcast(names(3), MESSAGE)).unknown == 3
+
+
+async def test_a_plan_that_another_program_locks_between_two_requests_is_read_later(tmp_path, monkeypatch):
+    locked, load = {2}, Journal.load
+
+    def loading(journal, number, *, at_once=False):
+        if at_once and number in locked:
+            locked.clear()
+            raise BlockingIOError
+        return load(journal, number, at_once=at_once)
+
+    monkeypatch.setattr(Journal, "load", loading)
+    async with meeting(**ONE) as (_, client):
+        report = await client.broadcast(names(4), MESSAGE, run=tmp_path / "run")
+    assert (report.accepted, locked) == (4, set())
