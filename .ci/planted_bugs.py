@@ -509,11 +509,8 @@ LIMIT = [
     ),
     Bug(
         "a few 429s while little was sent hold back the burst that comes later",
-        "_core.concurrency:_Refusals.guess",
-        """
-            original(self, now, gap)
-            self.lost = 0.0
-        """,
+        "_core.concurrency:_Refusals.__init__",
+        "original(self, at, since, waited=waited)",
         "tests/io/test_limit.py",
     ),
     Bug(

@@ -13,12 +13,12 @@ import math
 STEADY = 0.1  # a step up is a tenth, then twice as much each time up to a doubling, as in TCP's slow start
 ROOM = 0.7  # square roots of the limit, for chance: with no more requests than workers, some workers are idle
 SLACK = 0.002  # seconds of queue that are free: turns of an event loop, commits, whole milliseconds of a clock
-FEWEST = 16  # slots at first; answers of a window, and up to 8 times as many while their mean is uncertain
+FEWEST = 16  # slots at first; accepted requests that tell a rate; answers of a window, up to 8 times if uncertain
 SHORTEST, LONGEST = 0.02, 8.0  # seconds of a window, and between two measurements of the base (a power of two)
 TOLERATED, EVENT = 0.06, 12.0  # a lower share of refusals is stray; so many beyond it are a service limit
 FELL = 0.3  # a limit that fell so far must have made answers faster; at 0.6 one client in ten can't tell
 LEAST = 0.25  # the share of the rate that refusals leave at least: the count of what was accepted may be too low
-CALM = 10.0  # a rate climbs by a tenth in so many times the seconds that the next cut costs, then faster (like CUBIC)
+CALM = 10.0  # a known rate climbs by a tenth in so many times the seconds that a cut costs, then faster (like CUBIC)
 
 
 class _Answers:
@@ -37,56 +37,50 @@ class _Refusals:
 
     #: The longest pause that was asked for since the last cut.
     pause = 0.0
-    #: Seconds since the last cut in which other requests waited; how many were accepted in them; the same, if all had
-    #: been sent at the present rate.
-    busy = 0.0
+    #: Requests accepted since the last cut, or since others wait without a break; the same, if all had been sent at the
+    #: present rate.
     accepted = 0
     projected = 0.0
     #: Requests accepted since the score was zero: while the service refuses, it takes as many.
     recently = 0
     #: True if the service itself has accepted or refused a request.
     answered = False
-    #: True if other requests wait.
-    waits = False
 
-    def __init__(self, at: float, since: float, *, waited: float = 0.0) -> None:
+    def __init__(self, at: float, since: float, *, waited: float = 0.0, trust: float = 1.0) -> None:
         #: The last cut.
         self.at = at
         #: The first refusal since the score was zero.
         self.since = since
         #: The pause after the last cut.
         self.waited = waited
+        #: How well the rate is known: 1 if ``FEWEST`` accepted requests told it, else it climbs sooner.
+        self.trust = trust
         self.score = 0.0
         #: The gap before a cut for which no rate was known: accepted requests lead back to it.
         self.lost = 0.0
-        # ``busy`` is counted from here on.
+        # ``accepted`` is counted from here on. Moved by pauses.
         self._counted = at + waited
-
-    def is_old(self, now: float) -> bool:
-        """Return True if it is long since the last cut, and nothing has waited lately."""
-        return not self.waits and now > self.at + LONGEST
 
     def count(self, now: float, *, ok: bool, waits: bool) -> None:
         """Count the end of a request. If no other waits, the accepted ones tell the demand, not the service's rate."""
         self.answered |= ok
         self.recently += ok
-        if self.waits:
-            self.busy += max(0.0, now - self._counted)
-            self.accepted += ok
-            self.projected += ok
-        self._counted, self.waits = max(self._counted, now), waits
+        self.accepted += ok
+        self.projected += ok
+        if not waits:
+            self.accepted, self.projected, self._counted = 0, 0.0, max(self._counted, now)
 
     def guess(self, now: float, gap: float) -> None:
-        """Note a cut from this gap for which too few were accepted to tell a rate. They count for the next cut."""
+        """Note a cut from this gap without a known rate: while others waited, not one request was accepted."""
         self.lost = self.lost or gap
         self.at = self.since = now
         self.score = EVENT / 2
         self.waited, self.pause = self.pause, 0.0
-        self._counted = now + self.waited
+        self._counted += self.waited
 
     def rate(self, now: float, shortest: float) -> float:
         """Return how many requests per second the service accepts."""
-        run = max(shortest, self.busy)
+        run = max(shortest, now - self._counted)
         # A pause is asked for at once, so the climb tells; and the last pause may have filled a quota, or not.
         mean = (self.projected if self.pause else self.accepted) / math.sqrt(run * (run + self.waited))
         # The first is too low after a climb, the second if the service counts by the second, or longer.
@@ -131,8 +125,6 @@ class AdaptiveLimit:
         else. If none wait, the limit limits nothing, so the latency does not count.
         """
         refusals = self._refusals
-        if starved and self.gap and refusals.is_old(now):
-            refusals.lost = self._least_gap()
         refusals.count(now, ok=ok, waits=starved)
         starved = starved and self.in_flight >= self.limit  # else they wait for the gap
         self.in_flight -= 1
@@ -161,11 +153,11 @@ class AdaptiveLimit:
         if self._latency == math.inf and seconds is not None:
             self._latency = max(1e-6, seconds)  # a clock may not have moved
         if refusals.lost:
-            if refusals.waits:
+            if refusals.accepted:
                 self.gap = max(refusals.lost, self.gap / 2)
                 refusals.lost = refusals.lost if refusals.lost < self.gap else 0.0
         elif self.gap:
-            calm = CALM * (refusals.waited + self._round() + EVENT * self.gap)
+            calm = CALM * refusals.trust * (self._round() + (refusals.waited or EVENT * self.gap))
             climb = 1.0 + 2 * STEADY * self.gap * (now - refusals.at) / calm**2
             self.gap, refusals.projected = self.gap / climb, refusals.projected * climb
             self.gap = self.gap if self.gap > self._known() / self._cap else 0.0
@@ -203,13 +195,14 @@ class AdaptiveLimit:
         if not refusals.answered:  # nothing listens: fewer requests would not help
             self._refusals = _Refusals(refusals.at, now)
             return
-        if refusals.accepted >= FEWEST:
+        if refusals.accepted:
             share = gap * refusals.rate(now, self._round()) * (1.0 - STEADY / 2)
             self.gap = min(1.0, gap / max(LEAST, min(1.0 - STEADY, share)))
-            self._refusals = _Refusals(now, now, waited=refusals.pause)
+            trust = min(1.0, refusals.accepted / FEWEST) ** 1.5
+            self._refusals = _Refusals(now, now, waited=refusals.pause, trust=trust)
             needed = self._known() / self.gap
             limit = min(limit, needed * (1.0 + STEADY) + ROOM * math.sqrt(needed))
-        else:  # an outage, a quota is used up for now, or few were sent: that says nothing about the limit
+        else:  # an outage, a quota is used up for now, or nothing waits: that says nothing about the limit
             self.gap = min(1.0, gap / LEAST)
             refusals.guess(now, gap)
         self._before, self._step = None, STEADY

@@ -161,9 +161,8 @@ class ConcurrencyLimiter:
         now = self.clock() if now is None else now
         queue, adaptive = self._queue, self._adaptive
         starved = bool(queue and (len(queue) > 1 or not queue[0][-1].is_merged)) or self.run_requests >= adaptive.limit
-        allowed = self.rate_limiter.not_before
-        # A fixed rate that is above the paced one holds nothing back.
-        starved = starved and (allowed <= now or allowed < self._next_start)
+        # A fixed rate that is above the paced one holds nothing back, nor does it in a pause.
+        starved = starved and self.rate_limiter.not_before <= max(now, self._next_start)
         adaptive.ended(now, seconds, ok=ok, starved=starved)
         if not 0.5 < adaptive.limit / self._logged < 1.5:
             self._logged = adaptive.limit

@@ -31,10 +31,13 @@ async def test_the_limit_rises_while_sends_wait_but_not_above_its_cap_and_is_sho
 @virtual
 async def test_429s_while_little_was_sent_do_not_hold_back_a_later_burst():
     refused = answer(429, {"Retry-After": "1"})
-    async with client_of(FakeService(*[answer(), refused] * 8, then=answer(after=0.01))) as client:
-        for number in range(8):
+    async with client_of(FakeService(*[answer(), answer(), refused] * 40, then=answer(after=0.01))) as client:
+
+        async def send(number):
+            await asyncio.sleep(number)
             await client.send("a", titled(number))
-            await asyncio.sleep(1.0)
+
+        await asyncio.gather(*map(send, range(80)))
         sends = (client.send("a", titled(number), timeout=5.0) for number in range(1000))
         assert len(await asyncio.gather(*sends)) == 1000
 
