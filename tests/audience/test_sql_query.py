@@ -216,6 +216,8 @@ def test_a_value_of_another_type_is_an_error_with_its_line(tmp_path):
     error = refused(lambda: Audience.query(f"FROM '{path}' WHERE n > 0"))
     assert f"ConversionException (CSV Error on Line: {EARLY + 2});" in error
     assert "secret" not in error
+    path = made(tmp_path, "u.csv", "user_id,n\nann,secret\n")
+    assert "on Line: 2" in refused(lambda: Audience.query(f"FROM read_csv('{path}', types = {{'n': 'INT'}})"))
 
 
 def test_the_only_column_may_be_an_id_and_is_not_shown(tmp_path):
