@@ -90,7 +90,7 @@ def masker(secret: Secret) -> Callable[..., str]:
 def _forms(plain: str) -> set[str]:
     """Return the secret as it is and as it reads, its hex digits, and the characters for it in any base64 text.
 
-    Nothing if it is too short.
+    Nothing if it is too short. If the secret holds escapes, such as ``%41``, nested escapes around it may hide it.
     """
     if len(plain) < SHORTEST_MASKED:
         return set()

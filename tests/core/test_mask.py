@@ -48,8 +48,10 @@ ALPHABETS = [SIGNS, string.ascii_letters + string.digits + "+/=", string.hexdigi
 
 
 def new_key():
+    """A key that reads the same in a URL and in HTML: in nested escapes, one like ``a%41&#65;`` may be left."""
     signs = draws.choices(draws.choice(ALPHABETS), k=draws.randint(SHORTEST_MASKED, 60) - 1)
-    return "".join(signs) + "A" + draws.choice(SIGNS)
+    key = "".join(signs) + "A" + draws.choice(SIGNS)
+    return key if unquote(html.unescape(key)) == key else new_key()
 
 
 def echoed(key, around, way):
