@@ -16,6 +16,14 @@ Columns = list[Origins]
 
 # The expression parts that choose among values or sort them, and add none.
 _CHOOSING = {"when_expr", "filter", "filter_expr", "order_bys", "partitions", "orders", "arg_orders"}
+# The functions that choose or return a place by other arguments, with the number of arguments, from the first, whose
+# values they pass on.
+_PASSED_ON = {
+    **dict.fromkeys(("arg_max", "arg_max_null", "arg_max_nulls_last", "argmax", "max_by"), 1),
+    **dict.fromkeys(("arg_min", "arg_min_null", "arg_min_nulls_last", "argmin", "min_by"), 1),
+    **dict.fromkeys(("list_grade_up", "array_grade_up", "grade_up"), 0),
+    **dict.fromkeys(("list_position", "list_indexof", "array_position", "array_indexof"), 0),
+}
 _NONE: Origins = frozenset()
 
 
@@ -42,8 +50,10 @@ def _parts(node: Any) -> Any:
     """Return the parts whose values are in an expression's value."""
     if not isinstance(node, dict):
         return node if isinstance(node, list) else ()
-    if "arg_m" in str(node.get("qname", node.get("name"))):
-        return node["children"][:1]  # arg_max and arg_min choose by the second argument
+    name = node.get("qname", node.get("name"))
+    name = name["path"][-1] if isinstance(name, dict) else name
+    if name in _PASSED_ON:
+        return node["children"][: _PASSED_ON[name]]
     return [part for name, part in node.items() if name not in _CHOOSING]
 
 

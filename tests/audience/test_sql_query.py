@@ -90,7 +90,10 @@ TRACED = [
     ("SELECT first(user_id) OVER (ORDER BY age) AS user_id FROM 'late.csv' WHERE country = 'NO' LIMIT 1", ["1e3"]),
     ("SELECT list(user_id ORDER BY amount * 2)[1] AS user_id FROM 'late.csv' WHERE country = 'NO'", ["00123"]),
     ("SELECT last_value(user_id ORDER BY n) OVER () AS user_id FROM 'optout.csv' LIMIT 1", ["20999"]),
-    ("SELECT arg_max(user_id, n) AS user_id FROM 'optout.csv'", ["20999"]),
+    ("SELECT max_by(user_id, n) OVER () AS user_id FROM 'optout.csv' LIMIT 1", ["20999"]),
+    ("SELECT unnest((SELECT argmax(user_id, n, 2) FROM 'optout.csv')) AS user_id", ["20999", "20998"]),
+    ("SELECT list(user_id)[list_grade_up(list(n))[2]] AS user_id FROM 'optout.csv' WHERE n IN (9, 10)", ["10"]),
+    ("SELECT list(user_id)[list_position(list(n), max(n))] AS user_id FROM 'optout.csv'", ["20999"]),
     ("FROM (PIVOT 'late.csv' ON country IN ('NO') USING sum(amount) GROUP BY user_id) WHERE \"NO\" > 2", ["1e3"]),
     ("SELECT DISTINCT ON (country) user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY age + 1", ["1e3"]),
     ("SELECT p.user_id FROM 'p.parquet' p JOIN 'late.csv' l ON l.user_id = p.user_id WHERE age > 3", ["1000", "1004"]),
@@ -119,6 +122,16 @@ if not duckdb.__version__.startswith("1.2."):
 @pytest.mark.parametrize(("sql", "expected"), TRACED, ids=range(len(TRACED)))
 def test_ids_are_those_in_the_file_whatever_the_query(sql, expected):
     assert sorted(ids_of(Audience.query(sql))) == sorted(expected)
+
+
+def test_an_aggregate_chooses_ids_by_numbers_as_numbers_whatever_its_name():
+    with duckdb.connect() as db:
+        takes = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE parameter_types = ['BIGINT', 'VARCHAR']"
+        names = [name for (name,) in db.execute(f"{takes} AND function_type = 'aggregate'").fetchall()]
+    assert {"arg_max", "argmin", "max_by"} <= {*names}
+    for name in names:
+        chosen = ids_of(Audience.query(f"SELECT {name}(user_id, n) AS user_id FROM 'optout.csv' WHERE n IN (9, 10)"))
+        assert chosen == ["9" if "min" in name else "10"], name
 
 
 JSON = "{'user_id': 'UUID', 'n': 'BIGINT', 'user': 'VARCHAR', 'ids': 'JSON', 'tags': 'JSON'}"
