@@ -102,6 +102,7 @@ def _forms(plain: str) -> set[str]:
     for before, first in enumerate((0, 2, 3)):
         last = (before + len(data)) * 4 // 3
         forms.update(encode(bytes(before) + data)[first:last].decode() for encode in (b64encode, urlsafe_b64encode))
+    forms.discard("")  # a key may read as nothing
     return forms
 
 

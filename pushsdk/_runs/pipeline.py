@@ -138,10 +138,11 @@ class Pipeline:
     async def _explain_rest(self) -> None:
         """Say why users are left, if no failure does."""
         reason = self.stop_reason
+        states = PENDING | IN_DOUBT if self._settings.on_unknown == "resend" else PENDING
         await self._log.flush()
         if reason is None and self._is_limited:
             self.stop("limit", "the limit is reached: resume for the rest")
-        elif next(self._work, None) is None and not self._journal.states.count(UserState.PENDING):
+        elif not any(map(self._journal.states.count, states)):
             self._sender.stopping.reason = None  # the run is complete all the same
         elif reason is not None and reason.by == "not_after":
             for positions in self._journal.ranges(PENDING):
@@ -216,21 +217,27 @@ class Pipeline:
         limiter = self._engine.limiter
         limiter.run_requests += 1
         try:
-            while (attempt := await self._send_at_once()) is not None:
+            while True:
+                try:
+                    attempt = await self._send_at_once()
+                except BlockingIOError as error:  # another program has the file
+                    await self._log.load(*error.args)
+                    continue
+                if attempt is None:
+                    return
                 self._untried += await self._sender.deliver(attempt)
         except RunFileError as error:
             # Requests in flight can still complete. They are recorded if it was the plan that could not be read.
             self._read_error = error
             self.stop("failure", "its run file can't be used")
         finally:
-            self._workers -= 1
             limiter.run_requests -= 1
 
     async def _send_at_once(self) -> Any:
         """Send on idle connections, without a task as long as each request is answered by a plain 204.
 
         A request takes a callback after its claim, and one after its response. Returns the ``ChunkAttempt`` that needs
-        a task; None if no request is left or may start.
+        a task; None if no request is left or may start. Raises as ``_next``.
         """
         self._log.check()
         sender, requests, waiter = self._sender, self._engine.sender, self._loop.create_future()
@@ -242,8 +249,10 @@ class Pipeline:
             attempt = self._next()
             if attempt is not None and sender.reserve(attempt):
                 self._log.claim_soon(attempt.chunk.positions, go_on, resent=attempt.in_doubt)
-            else:
-                waiter.set_result(None)
+                return
+            if attempt is None:
+                self._workers -= 1  # at once: of the workers above a limit that has fallen, only so many end
+            waiter.set_result(None)
 
         def go_on(is_good: bool) -> None:
             if waiter.done():
@@ -273,9 +282,6 @@ class Pipeline:
                 task.cancel()
                 await sender.deliver(attempt)
             raise  # pragma: no cover - the same
-        except BlockingIOError as error:
-            await self._log.load(*error.args)
-            return await self._send_at_once()
         return attempt
 
     def _retry_given_up(self) -> bool:

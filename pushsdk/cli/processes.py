@@ -164,17 +164,19 @@ async def _send_files(
     warnings.simplefilter("ignore")  # the parent has shown them
     log_to_stderr(logging.getLevelName(level))  # by -v
     stop, left, limit = asyncio.Event(), deque(reports), options["limit"] or sys.maxsize
-    loop, before = asyncio.get_running_loop(), reports[0]
+    loop, sending = asyncio.get_running_loop(), ""
 
     def tell(state: Progress) -> None:
+        nonlocal sending
+        sending = before.file
         with suppress(OSError):  # the parent has ended
-            pipe.send((before.file, state))
+            pipe.send((sending, state))
 
     def stop_with_parent() -> None:
         with suppress(EOFError, OSError):
             pipe.recv()
         with suppress(pushsdk.RunFileError):  # between two files
-            ask_to_stop(Path(before.file), "the end of its command")
+            ask_to_stop(Path(sending), "the end of its command")
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(stop.set)
 
@@ -185,7 +187,7 @@ async def _send_files(
         logging.disable(logging.NOTSET)
         async with client:
             while left and not stop.is_set() and limit > 0:
-                before = left.popleft()
+                sending, before = "", left.popleft()
                 options["seen"] = before.ended
                 options["limit"] = limit
                 try:

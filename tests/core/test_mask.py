@@ -136,5 +136,9 @@ def test_a_compressed_body_is_readable_and_without_the_key(coding, packed):
     assert attempt.body == b'{"error":"bad key ***"}'
 
 
+def test_a_key_that_reads_as_nothing_is_masked_as_it_is():
+    assert masker(Secret.of("%00%00%00"))("the key %00%00%00") == "the key ***"
+
+
 def test_any_number_of_backslashes_within_a_key_is_masked():
     assert masker(Secret.of("SECRET/MARKER"))("SECRET/" + "\\" * 20 + "MARKER") == "***"

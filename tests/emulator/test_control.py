@@ -32,7 +32,7 @@ WRONG = [
     ("GET", "/users?inbox=*", None, 404, "GET /inboxes lists them"),
     # Bodies
     ("PUT", "/label", b"", 400, "`label`"),
-    ("PUT", "/label", b'{"label":"\xff"}', 400, "utf-8"),
+    ("PUT", "/label", b'{"label":"\xff"}', 400, "the body is invalid: "),
     ("PUT", "/label", {"label": "x" * 201}, 400, "$.label"),
     ("POST", "/lint", b'{"body":{"x":' + b"[" * 100_000, 400, "nested too deeply"),
     ("PUT", "/faults", [{"fault": "hang"}], 400, ": an object with faults, preset, seed"),

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import sqlite3
 from contextlib import suppress
+from itertools import count
 
 import pytest
 from support.fake_service import start
@@ -54,6 +55,41 @@ async def test_each_user_has_the_outcome_that_the_wire_proves(act, is_sent, outc
     rows = list(read_report(tmp_path / "run").rows())
     assert " ".join(row.outcome for row in rows) == outcomes
     assert server.processed == {row.user_id: 1 for row in rows if row.outcome != "NOT_SENT"}
+
+
+class Falling:
+    """A limit of 8 that falls to 1 with the ninth response."""
+
+    limit, in_flight, gap = 8, 0, 0.0
+
+    def __init__(self, *_, **__):
+        self.responses = 0
+
+    def started(self, _now):
+        self.in_flight += 1
+
+    def ended(self, *_, **__):
+        self.in_flight -= 1
+        self.responses += 1
+        self.limit = 8 if self.responses < 9 else 1
+
+
+async def test_a_limit_that_falls_while_responses_come_together_does_not_end_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("pushsdk._io.limiter.AdaptiveLimit", Falling)
+    requests, eight = count(1), asyncio.Event()
+
+    async def answer(wire):
+        await wire.read_request()
+        if (number := next(requests)) > 8:
+            if number == 16:
+                eight.set()
+            await eight.wait()
+        wire.process()
+        await wire.send(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    options = {"batching": Batching(max_users=1), "retry": RetryPolicy.safe()}
+    async with meeting(when(always, Step(answer)), timeout=Timeout(attempt=5), **options) as (_, client):
+        assert (await client.broadcast(names(40), MESSAGE, run=tmp_path / "run")).accepted == 40
 
 
 def lock(path, how):

@@ -16,6 +16,7 @@ from support.fake_service import (
     fails,
     hang,
     refused,
+    reset_after,
     start,
 )
 from support.virtual_time import turns, virtual
@@ -417,6 +418,15 @@ async def test_a_run_that_is_stopped_with_its_last_request_says_so_and_is_comple
     first = next(state for state in states if state.stage == "stopping")
     assert (first.requests, first.eta) == (1, None)
     assert report.stopped is None
+
+
+@virtual
+async def test_a_resend_that_is_stopped_says_why(tmp_path):
+    service = FakeService(reset_after(), reset_after(), then=answer(401))
+    async with client_of(service, batching=SMALL, limits=Limits(in_flight=2)) as client:
+        await client.broadcast(users(8), MESSAGE, run=tmp_path / "run", stop_policy=NO_BRAKE)
+        report = await client.resume(tmp_path / "run", on_unknown="resend")
+    assert report.stopped_by == "refused"
 
 
 @virtual
