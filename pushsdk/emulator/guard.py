@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 class Guard:
-    """Checks request heads for the emulator on ``port``, with bodies of at most ``max_body`` bytes.
+    """Checks request heads for the emulator on ``port``. For `read_body`, it holds ``max_body`` and a count of bytes.
 
     ``hosts`` are further emulator names besides loopback, with or without a port. A ``token`` is required by
     everything except the service's two paths. The checks raise `Refused`.

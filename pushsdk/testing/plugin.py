@@ -21,7 +21,7 @@ _INBOX: "pytest.StashKey[PushInbox]" = pytest.StashKey()  # set in tests that us
 
 @pytest.fixture(scope="session")
 def push_emulator_options() -> dict[str, Any]:
-    """The arguments for the session's `Emulator`. Override to pass ``audience``, ``limits`` or ``store``."""
+    """The arguments for the session's `Emulator`. Override to pass ``faults``, ``limits`` or ``store``."""
     return {}
 
 

@@ -85,7 +85,7 @@ WRONG = [
     ("broadcast near.csv --title x --run a.run", "did you mean --primary-key 'userid'?"),
     ("plan none.csv --title x", "pushsdk: the source has no users"),
     ("plan far.csv --title x", "; name one with --primary-key ..."),
-    ("broadcast none.txt --title x --run a.run", "pushsdk: nothing was sent: the source of this run has no users"),
+    ("broadcast none.txt --title x --run a.run", "pushsdk: the source has no users"),
     ("broadcast none.txt --title x --run a.run --dry-run", "pushsdk: the source has no users"),
     ("broadcast ids.txt --title x --run a.run --max-rejected 1.1", "for --max-rejected"),
     (
@@ -102,7 +102,7 @@ WRONG = [
         "--not-after must be in the future; got 2026-01-31 ",
     ),
     ("broadcast ids.txt --title x --run a --processes 0", "for --processes"),
-    ("broadcast ids.txt --title x --run a --processes 2 --exclude ids.txt", "the source of this run has no users"),
+    ("broadcast ids.txt --title x --run a --processes 2 --exclude ids.txt", "the source has no users beside the "),
     (
         "broadcast ids.txt --title x --run typo --processes 2",
         "typo is one run file, for one process: leave out --processes; another --run pushes to all again",

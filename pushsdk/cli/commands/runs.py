@@ -215,12 +215,11 @@ def plan(
     else:
         print_figures(_plan_figures(totals, audience.source, seconds))
     if not totals["users"]:
-        raise _no_users(audience)
+        raise _no_users(audience.summary.excluded)
     return Exit.DONE
 
 
-def _no_users(audience: Audience) -> CommandError:
-    excluded = audience.summary.excluded
+def _no_users(excluded: int) -> CommandError:
     return usage_error("the source has no users" + (f" beside the {excluded:,} excluded" if excluded else ""))
 
 
@@ -355,7 +354,7 @@ def _print_dry_run(counts: _Counts, audience: Audience, base_url: str, *, json: 
     """Print the counts, the text that the first user sees, and the first request, with three users at most."""
     _tell_unlisted(counts.unlisted)
     if counts.first is None:
-        raise usage_error("no user is left") if counts.unlisted else _no_users(audience)
+        raise usage_error("no user is left") if counts.unlisted else _no_users(audience.summary.excluded)
     users, message, fields = counts.first
     texts = previews(msgspec.json.decode(message), msgspec.json.decode(fields or b"{}"))
     if not json:
@@ -422,7 +421,7 @@ def _send_run(
     _print_counts(result, json=options.json, left=users)
     if not (interrupted or result.planned or result.stopped):
         _remove(run)  # it would only refuse the next try
-        raise usage_error("nothing was sent: the source of this run has no users")
+        raise _no_users(result.excluded)
     unlisted = result.reasons.get(Failure.NOT_LISTED, 0) if settings["only_users"] else 0
     _print_next_steps(result, command, unlisted=unlisted)
     if result.planned and users == 0:

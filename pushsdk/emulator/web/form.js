@@ -119,7 +119,7 @@ export class Form {
     this.events.edited();
   }
 
-  /** The values of the placeholders: custom fields of a push; those of a campaign come from its segment's rows. */
+  /** The values of a push's placeholders, its custom fields. A campaign has none. */
   drawValues() {
     const found = this.kind === "push" ? [...names(texts(readMessage(this.body)))].slice(0, 30) : [];
     const key = JSON.stringify(found.map(([name, fallbacks]) => [name, ...fallbacks]));
