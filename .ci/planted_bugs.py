@@ -707,6 +707,17 @@ RUNS = [
         "tests/kills/test_campaigns.py::test_a_run_survives_its_kills",
     ),
     Bug(
+        "a run ends in the middle when the limit falls",
+        "_runs.pipeline:Pipeline._next",
+        """
+            attempt = original(self)
+            if attempt is None and self._workers > self._engine.limiter.limit:
+                self._workers += 1
+            return attempt
+        """,
+        "tests/runs/test_run_wire.py::test_a_limit_that_falls_while_responses_come_together_does_not_end_the_run",
+    ),
+    Bug(
         "users are pushed to before their claim is written",
         "_runs.log:RunFileLog.claim_soon",
         "self._loop.call_soon(then, True)",

@@ -4,7 +4,9 @@ import asyncio
 import socket
 import sqlite3
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from support.fake_service import start
@@ -90,6 +92,21 @@ async def test_a_limit_that_falls_while_responses_come_together_does_not_end_the
     options = {"batching": Batching(max_users=1), "retry": RetryPolicy.safe()}
     async with meeting(when(always, Step(answer)), timeout=Timeout(attempt=5), **options) as (_, client):
         assert (await client.broadcast(names(40), MESSAGE, run=tmp_path / "run")).accepted == 40
+
+
+async def test_a_request_whose_claim_is_written_too_late_is_not_begun(tmp_path, monkeypatch):
+    end, commit = datetime.now(UTC) + timedelta(hours=1), Journal.commit
+
+    def committing(journal, events, *parts, **options):
+        if any(status.state == "CLAIMED" and first == 1 for first, _, status in events):
+            monkeypatch.setattr("pushsdk._runs.stopping.datetime", SimpleNamespace(now=lambda _: end))
+        return commit(journal, events, *parts, **options)
+
+    monkeypatch.setattr(Journal, "commit", committing)
+    async with meeting(**ONE) as (server, client):
+        report = await client.broadcast(names(3), MESSAGE, run=tmp_path / "run", not_after=end)
+    assert [row.outcome for row in report.rows()] == ["ACCEPTED", "NOT_SENT", "NOT_SENT"]
+    assert server.processed == {names(1)[0]: 1}
 
 
 def lock(path, how):
