@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-import sys
 import threading
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.audiences import ids_of, made, refused, rows_of
 
-from pushsdk import ConfigurationError, ValidationError
+from pushsdk import ValidationError
 from pushsdk._audience.audience import Audience
 from pushsdk._audience.text_files import TextFiles, read_json
 from pushsdk._core import wire
@@ -263,11 +262,3 @@ def test_a_file_that_changes_during_the_reading_is_an_error(tmp_path):
     os.utime(path, ns=(0, 10**18 + 1))
     with pytest.raises(ValidationError, match="changed while it was read"):
         list(reading)
-
-
-def test_without_duckdb_text_is_read_and_parquet_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    assert ids_of(Audience.read(made(tmp_path, "u.csv", "user_id\na\n")), distinct=True) == ["a"]
-    for build in (lambda: Audience.read(made(tmp_path, "u.parquet", "")), lambda: Audience.query("SELECT 1")):
-        with pytest.raises(ConfigurationError, match=r"need duckdb \(the extra 'audience'\): pip install duckdb$"):
-            build()

@@ -134,6 +134,8 @@ def test_a_send_that_may_be_in_flight_stays_claimed_unless_forced(command, tmp_p
         assert f"{key_of(0)[:12]} may be in flight for 100 s more: wait, or pass --force" in held.err
     shown = command("claims show --claims", line.split()[-1], key_of(0))
     assert "CLAIMED   1  may be in flight for" in shown.out
+    listed = command("claims list --claims", line.split()[-1])
+    assert shown.err + listed.err == "", "release would refuse what an advice names"
     assert command(line, "--force", key_of(0)) == (0, "settled 1 user of 1 send\n", "")
 
 

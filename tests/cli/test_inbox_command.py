@@ -45,6 +45,16 @@ def test_the_settings_name_the_emulator_if_they_are_of_this_machine_and_else_the
         assert command("emulator requests").out.endswith("push 204 ann Hello\n")
 
 
+def test_a_profile_that_is_passed_is_asked_wherever_its_service_is(command, service, monkeypatch, tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text("[profiles.staging]\nbase_url = 'https://0.0.0.0:9'\napi_key = 'key'")
+    file.chmod(0o600)
+    monkeypatch.setenv("PUSHSDK_CONFIG", str(file))
+    with kept_profile(service):
+        refused = command("emulator reset --profile staging").err
+    assert refused == "pushsdk: https://0.0.0.0:9 can't be reached: [Errno 111] Connection refused\n"
+
+
 def test_each_request_is_printed_when_it_comes(command, service):
     for options, last in (((), "ann Hello"), (("--json",), "bob Hello")):
         user, title = last.split()

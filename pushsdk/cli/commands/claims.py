@@ -98,7 +98,7 @@ def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: Json
             if older_than
             else "nothing is claimed"
         )
-    elif not json:
+    if not json:
         _advise(sends)
     return Exit.DONE
 
@@ -125,13 +125,15 @@ def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = Fal
     for digest, claim in found.items():
         _show(digest, claim, json=json)
     sends = [*filter(None, map(claimed_in, found, found.values()))]
-    if sends and not json:
+    if not json:
         _advise(sends)
     return Exit.DONE if _tell_missing(names, found) else Exit.INCOMPLETE
 
 
 def _advise(sends: Sequence[ClaimedSend]) -> None:
-    warn(_IN_DOUBT.format(sends[0].key[:NAME_DIGITS]))
+    in_doubt = [send for send in sends if not _in_flight(send.until)]
+    if in_doubt:
+        warn(_IN_DOUBT.format(in_doubt[0].key[:NAME_DIGITS]))
 
 
 def _in_flight(until: float) -> str:
@@ -190,8 +192,8 @@ def _ended(sends: list[ClaimedSend]) -> list[ClaimedSend]:
     for send in sends:
         if why := _in_flight(send.until):
             warn(
-                f"{send.key[:NAME_DIGITS]} {why}: wait, or pass --force if its process is dead; if that lives, users "
-                "may get two pushes"
+                f"{send.key[:NAME_DIGITS]} {why}: wait, or pass --force if its process is dead; if the process is "
+                "still alive, users may get two pushes"
             )
         else:
             ended.append(send)

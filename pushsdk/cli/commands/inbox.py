@@ -23,7 +23,7 @@ from pushsdk.emulator.control.views import RequestPage
 from pushsdk.emulator.store.records import RequestSummary
 
 Search = Annotated[str, Parameter(help="Select requests by words and terms, such as 'user:u1 status:429'.")]
-Profile = Annotated[str | None, Parameter(help="Ask the running emulator with this profile.")]
+Profile = Annotated[str | None, Parameter(help="Ask the emulator in this profile.")]
 _NEWEST = 1000
 
 
@@ -56,13 +56,14 @@ def reset(*, profile: Profile = None) -> int:
 
 
 def _settings(profile: str | None) -> Mapping[str, Any]:
-    """Return the settings if their base_url is on this machine, or if no emulator runs; else those of the emulator."""
-    given = {} if profile is None else {"profile": profile}
-    named = find(given).get("base_url")
+    """Return the settings with this profile. Without one, those for an address here, else for the running emulator."""
+    if profile is not None:
+        return resolve({"profile": profile})
+    named = find({}).get("base_url")
     is_here = False
     with suppress(ValueError):  # resolve refuses a URL that can't be split
         is_here = named is not None and is_loopback(urlsplit(str(named.value)).hostname or "")
-    return resolve({"profile": EMULATOR} if running_emulators() and not is_here else given)
+    return resolve({"profile": EMULATOR} if running_emulators() and not is_here else {})
 
 
 @contextmanager
