@@ -21,8 +21,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeAlias
 
-import msgspec
-
 import pushsdk
 from pushsdk._core.policy import shared
 from pushsdk._core.secret import Secret
@@ -36,6 +34,7 @@ from pushsdk.cli.terminal import warn
 
 _POLL = 0.1  # seconds until a locked file is tried again
 _PARENTS = (signal.SIGINT, *HANGUP)  # the parent handles these signals: its children are started ignoring them
+_STAGES = ("planning", "sending", "waiting", "stopping")  # the sum has the last one of its processes
 _COUNTS = ("planned", "accepted", "rejected", "unknown", "not_sent")
 Reports: TypeAlias = "Sequence[pushsdk.BroadcastReport]"
 Children = dict[Any, BaseProcess]
@@ -139,13 +138,14 @@ def _exit_code(code: int) -> int:
 
 
 def _totals(states: Collection[Progress]) -> Iterator[Progress]:
-    """Yield the sum, again and again. Its stage is the last by name: ``waiting`` if a process is waiting."""
+    """Yield the sum, again and again, with the trouble of one process that has any."""
     pace = Pace(time.monotonic(), sum([state.not_sent for state in states]))
     while True:
-        worst = max(states, key=lambda state: state.stage)
+        stage = max([state.stage for state in states], key=_STAGES.index)
+        trouble = max([state.trouble for state in states], key=bool)
+        paused = max([state.paused for state in states])
         sums = {name: sum([getattr(state, name) for state in states]) for name in (*_COUNTS, "in_flight", "requests")}
-        state = {**msgspec.structs.asdict(worst), **sums, "limit": 0}
-        yield pace.progress(time.monotonic(), **state)
+        yield pace.progress(time.monotonic(), stage=stage, trouble=trouble, paused=paused, **sums)
 
 
 def _wait_and_send(pipe: Any, others: Iterable[Any]) -> None:

@@ -4,16 +4,19 @@ import errno
 import json
 import os
 import signal
+from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.command_line import run_apart, started
 from support.service_thread import wait_until
 
-from pushsdk import AsyncPushClient, read_report
+from pushsdk import AsyncPushClient, Limits, Progress, Rate, read_report
 from pushsdk._runs import api
 from pushsdk.cli.commands import runs
 from pushsdk.cli.exit import Exit
+from pushsdk.cli.processes import send_folder
 from pushsdk.emulator import Fault
 
 USERS = [f"user-{number}" for number in range(40)]
@@ -114,6 +117,19 @@ def test_a_limit_holds_for_the_users_that_are_listed(broadcast, service):
     for sent in (1, 2, 2):
         broadcast(f"--limit 1 --only-users {USERS[39]},{USERS[38]}")
         assert len(service.users()) == sent
+
+
+async def test_the_sum_is_stopping_if_a_process_is_and_has_the_trouble_of_another():
+    ours, theirs = Pipe()
+    theirs.send(("a", Progress(stage="stopping")))
+    theirs.send(("b", Progress(stage="waiting", trouble="HTTP 503")))
+    theirs.close()
+    children, shown = {ours: SimpleNamespace(join=int, exitcode=0)}, []
+    counts = dict.fromkeys(("planned", "accepted", "rejected", "unknown", "not_sent"), 1)
+    reports = [SimpleNamespace(file=file, **counts) for file in "ab"]
+    settings = {"rate": Rate(), "limits": Limits()}
+    await send_folder(children, reports, settings, {"on_unknown": "skip"}, shown.append, bool)
+    assert (shown[-1].stage, shown[-1].trouble) == ("stopping", "HTTP 503")
 
 
 @pytest.mark.usefixtures("service")
