@@ -892,13 +892,8 @@ CLAIMS = [
     ),
     Bug(
         "a process that was suspended after its claim pushes again, though the claim was released meanwhile",
-        "_io.request:ClaimedRequest._claim",
-        """
-            body = self.body
-            if self.claim is not None:
-                self.part, body = await self.claim.claim(self.part)
-            return body
-        """,
+        "_io.request:ClaimedRequest.claim_in_time",
+        "return await self.claim_users()",
         "tests/claims/test_sends.py::test_a_machine_suspended_after_a_claim_pushes_nobody_whom_another_has_pushed_to",
     ),
     Bug(
