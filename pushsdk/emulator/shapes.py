@@ -64,8 +64,6 @@ def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         return decoder.decode(body)
     except RecursionError:
         error = "JSON is nested too deeply"
-    except UnicodeError:  # whose text would quote the body
-        error = "JSON is not UTF-8"
     except ValueError as invalid:
         error = str(invalid)
     raise Unreadable(error if " - at " in error else f"{error} - at `$`")

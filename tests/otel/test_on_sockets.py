@@ -153,16 +153,17 @@ async def test_a_traceparent_arrives_only_with_propagate(telemetry, instrumented
     assert request.headers["content-type"] == "application/json"
 
 
-async def test_a_send_that_is_cancelled_before_its_request_begins_leaves_no_span_open(telemetry, emulator):
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_a_send_that_is_cancelled_before_its_request_begins_leaves_no_span_open(telemetry, emulator, calls):
     def cancel_others():
         for task in asyncio.all_tasks() - {this}:
             task.cancel()
 
     this = asyncio.current_task()
     async with telemetry.instrument(AsyncPushClient(emulator.base_url, KEY)) as client:
-        sending = asyncio.create_task(client.send(USER, MESSAGE))
+        sending = [asyncio.create_task(client.send(f"{USER}-{number}", MESSAGE)) for number in range(calls)]
         await asyncio.sleep(0)
         # Comes between the dispatch, which finds no connection, and the first step of the task that opens one.
         asyncio.get_running_loop().call_soon(cancel_others)
-        await asyncio.wait([sending])
+        await asyncio.wait(sending)
     assert telemetry.open == []
