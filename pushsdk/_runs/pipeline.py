@@ -281,7 +281,7 @@ class Pipeline:
                 task: Any = asyncio.current_task()
                 task.cancel()
                 await sender.deliver(attempt)
-            raise  # pragma: no cover - the same
+            raise  # pragma: no cover - reached only if the last request had just ended
         return attempt
 
     def _retry_given_up(self) -> bool:
