@@ -170,17 +170,20 @@ async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch):
         pytest.param({"get": ["slow"]}, Outcome.NOT_SENT, [], id="reading the record"),
     ],
 )
+@pytest.mark.parametrize("times", [1, 2])
 @virtual
-async def test_a_call_cancelled_during_a_store_operation_is_settled_and_reported(faults, outcome, states):
+async def test_a_call_cancelled_during_a_store_operation_is_settled_and_reported(faults, outcome, states, times):
     # The record is read if the service was not reached.
     service = FakeService(Fault.refused()) if "get" in faults else FakeService()
     events = []
     once = RetryPolicy(max_attempts=1)
-    claims = ShakyClaims(**faults)
+    claims = ShakyClaims(**{op: list(script) for op, script in faults.items()})
     async with service.client(claims=claims, on_event=events.append, retry=once) as client:
         task = asyncio.create_task(client.send("user-1", HELLO, idempotency_key=JOB))
         await asyncio.sleep(0.5)
-        task.cancel()
+        for _ in range(times):
+            task.cancel()
+            await turns(2)
         with pytest.raises(asyncio.CancelledError):
             await task
         assert claims.states() == states
