@@ -263,6 +263,7 @@ def broadcast(running: Running, path: Path, users: int, *, until: int, in_flight
                 break
     process.kill()
     process.join()
+    time.sleep(0.1)  # the service finishes its work
     (began, first), (ended, last) = counts[0], counts[-1]
     return (last - first) / (ended - began)
 
@@ -273,7 +274,6 @@ def killed(running: Running, folder: Path, users: int, until: int) -> tuple[floa
 
     before, path = running.read().accepted, folder / f"{users}-{until}.run"
     rate = broadcast(running, path, users, until=until)
-    time.sleep(0.1)  # the service finishes its work
     report, accepted = read_report(path), (running.read().accepted - before) * GROUP
     if not report.accepted <= accepted <= report.accepted + report.unknown:
         raise AssertionError(f"{accepted} users accepted by the service, {report}")
