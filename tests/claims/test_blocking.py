@@ -1,12 +1,11 @@
 """Blocking operations in threads: all complete, none blocks the loop, and one thread closes the resource last."""
 
 import asyncio
-import os
 import threading
+from functools import partial
 
 import pytest
 
-from pushsdk import ConfigurationError
 from pushsdk.claims._blocking import StoreThreads
 
 # Seconds: a timeout that is not expected to expire.
@@ -50,7 +49,7 @@ async def blocking(resource):
 
 
 async def test_operations_end_before_the_close_if_begun_and_never_begin_if_cancelled_before(blocking, resource):
-    begun, waiting, queued = [blocking.run(resource.hang, number) for number in range(3)]
+    begun, waiting, queued = [blocking.run(partial(resource.hang, number)) for number in range(3)]
     assert await asyncio.to_thread(resource.hanging.acquire, timeout=ENOUGH)
     assert not resource.hanging.acquire(blocking=False)
     for task in (begun, queued):
@@ -79,19 +78,8 @@ async def test_an_operation_without_a_thread_is_not_run_later(blocking, resource
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start"):
-            await blocking.run(resource.do, 99)
+            await blocking.run(partial(resource.do, 99))
     for number in range(5):
-        await blocking.run(resource.do, number)
+        await blocking.run(partial(resource.do, number))
     await blocking.aclose(ENOUGH, resource.close)
     assert resource.done == [*range(5), "closed"]
-
-
-async def test_a_forked_child_is_refused(blocking, resource, monkeypatch):
-    await blocking.run(resource.do, 1)
-    with monkeypatch.context() as forked:
-        forked.setattr(os, "getpid", lambda: -1)
-        with pytest.raises(ConfigurationError, match="before a fork"):
-            await blocking.run(resource.do, 2)
-        await blocking.aclose(ENOUGH, resource.close)
-    assert resource.done == [1]
-    assert await blocking.run(resource.do, 3) == 3

@@ -158,13 +158,14 @@ async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(advan
     assert service.users() == {"user-1": 1}
 
 
+@pytest.mark.parametrize("clock", ["wall", "loop"])
 @virtual
-async def test_a_machine_suspended_after_a_claim_pushes_nobody_whom_another_has_pushed_to(advance):
+async def test_a_machine_suspended_after_a_claim_pushes_nobody_whom_another_has_pushed_to(clock, advance):
     async def suspended():
         await settle(claims, await claimed(claims))
         await deliver(other)
-        # The loop's clock stands still while the machine sleeps.
-        advance(11.0)
+        # The loop's clock stands still while the machine sleeps, and the other may be set back.
+        (advance if clock == "wall" else asyncio.get_running_loop().jump)(11.0)
 
     claims = ShakyClaims(add=[suspended])
     async with delivering(claims=claims) as (service, _, client), service.client(claims=claims) as other:
@@ -337,9 +338,6 @@ async def test_a_cancelled_call_is_released_if_no_byte_was_sent(answer, records)
     assert service.users() == {"user-1": 1}
 
 
-# -- the guide --------------------------------------------------------------------------------------------------------
-
-
 # -- conflicts --------------------------------------------------------------------------------------------------------
 
 
@@ -359,6 +357,14 @@ async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed():
         assert client.stats().unknown == 1
         assert client.stats().not_sent == 0
     assert len(service.requests) == 1
+
+
+@virtual
+async def test_an_unknown_attempt_is_repeated_under_its_claim_if_the_policy_says_so():
+    service = FakeService(Fault.reset_after(first=1))
+    async with service.client(claims=ShakyClaims(), retry=RetryPolicy.at_least_once()) as client:
+        assert isinstance(await deliver(client), Receipt)
+    assert service.users() == {"user-1": 2}
 
 
 @pytest.mark.parametrize("record", [b"{}", b'{"fingerprint":"x","claimed_at":0,"users":' + b"[" * 100_000])

@@ -37,6 +37,11 @@ def close(server, run):
 async def test_each_user_has_the_outcome_that_the_wire_proves(act, is_sent, outcomes, tmp_path, monkeypatch):
     commit = Journal.commit
     acts = [act]
+    claimed = []
+
+    def connects(moment, number):
+        if (moment, number) == ("accept", 1):
+            claimed.append(read_report(tmp_path / "run").unknown)
 
     def committing(journal, events, *parts, **options):
         if acts and not is_sent and any(status.state == "CLAIMED" and first == 1 for first, _, status in events):
@@ -49,7 +54,7 @@ async def test_each_user_has_the_outcome_that_the_wire_proves(act, is_sent, outc
         await hold(wire)
 
     monkeypatch.setattr(Journal, "commit", committing)
-    script = when(only(1), Step(answer)) if is_sent else None
+    script = when(only(1), Step(answer)) if is_sent else connects
     async with meeting(script, timeout=Timeout(attempt=0.3), **ONE) as (server, client):
         run = start(client.broadcast(names(3), MESSAGE, run=tmp_path / "run"))
         with suppress(asyncio.CancelledError, RunFileError):
@@ -57,6 +62,7 @@ async def test_each_user_has_the_outcome_that_the_wire_proves(act, is_sent, outc
     rows = list(read_report(tmp_path / "run").rows())
     assert " ".join(row.outcome for row in rows) == outcomes
     assert server.processed == {row.user_id: 1 for row in rows if row.outcome != "NOT_SENT"}
+    assert not any(claimed), "nobody is claimed during a connect"
 
 
 class Falling:
