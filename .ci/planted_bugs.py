@@ -514,6 +514,12 @@ LIMIT = [
         "tests/io/test_limit.py",
     ),
     Bug(
+        "requests in a run that wait for a retry keep slots idle",
+        "_runs.pipeline:Pipeline._room",
+        "return self._engine.limiter.limit - self._workers",
+        "tests/io/test_limit.py",
+    ),
+    Bug(
         "a few strays lower the limit",
         "_core.concurrency:AdaptiveLimit.started",
         "self.in_flight += 1",

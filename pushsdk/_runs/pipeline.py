@@ -188,7 +188,7 @@ class Pipeline:
         Raises BlockingIOError with the chunk's number, and keeps the request for later, if another program has the
         file.
         """
-        is_stopped = self._sender.stopping.reason is not None or self._workers > self._engine.limiter.limit
+        is_stopped = self._sender.stopping.reason is not None or self._room() < 0
         if is_stopped or (work := next(self._work, None)) is None:
             return None
         if self._left <= 0:
@@ -208,8 +208,12 @@ class Pipeline:
         header, first = self._journal.header, self._journal.first_user(positions.chunk)
         return self._sender.attempt(ChunkRequest.of(positions, chunk, header, first), in_doubt=in_doubt)
 
+    def _room(self) -> int:
+        """Return how many more workers the limit allows. A request that waits after a failure needs no slot."""
+        return self._engine.limiter.limit - self._workers + self._sender.waiting
+
     def _add_workers(self) -> None:
-        while self._workers < self._engine.limiter.limit and self._workers < self._journal.chunks:
+        while self._room() > 0 and self._workers < self._journal.chunks:
             self._workers += 1
             self._tasks.create_task(self._worker())
 

@@ -127,6 +127,8 @@ class ChunkSender:
         self.trouble = ""
         # True if the last request is to be made again. Set by ``count``.
         self._is_held = False
+        #: Counts the requests that wait after a failure.
+        self.waiting = 0
         #: Counts the answers to requests that were not accepted.
         self.answers = Counter[str]()
 
@@ -331,8 +333,10 @@ class ChunkSender:
         if self.stopping.reason is not None:
             return False
         seconds = self._options.policy.backoff(tries, verdict.attempts[-1], random.random())  # noqa: S311 - jitter
+        self.waiting += 1
         with self.stopping.until_stopped() as scope:
             await asyncio.sleep(seconds)
+        self.waiting -= 1
         return scope.expired is None
 
     def _leave(self, verdict: Verdict) -> None:

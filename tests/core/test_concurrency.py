@@ -59,29 +59,26 @@ def test_the_workers_of_a_service_are_busy_and_few_requests_queue(workers, secon
     assert client.in_flight(5, 30) < most * workers
 
 
-def test_while_nothing_listens_requests_are_not_held_back_and_the_limit_stays():
+def tried(is_refused):
+    """Return a limit after 1,000 requests, whose connections are refused or which are accepted."""
     limit = AdaptiveLimit(0.0, cap=100)
-    now = 0.0
-    for _ in range(1000):
+    for number in range(1000):
+        now = number / 100
         limit.started(now)
-        now += 0.01
-        limit.refused(now, answered=False)
-        limit.ended(now, None, ok=False, starved=True)
+        if is_refused(number):
+            limit.refused(now, answered=False)
+        limit.ended(now, 0.01, ok=not is_refused(number), starved=True)
+    return limit
+
+
+def test_while_nothing_listens_requests_are_not_held_back_and_the_limit_stays():
+    limit = tried(lambda number: True)
     assert limit.limit == 16
     assert limit.gap == 0.0
 
 
 def test_refused_connections_beside_accepted_requests_lower_the_limit():
-    limit = AdaptiveLimit(0.0, cap=100)
-    now = 0.0
-    before = 16
-    for number in range(1000):
-        limit.started(now)
-        now += 0.01
-        if number % 2:
-            limit.refused(now, answered=False)
-        limit.ended(now, None if number % 2 else 0.01, ok=not number % 2, starved=True)
-    assert limit.limit < before
+    assert tried(lambda number: number % 2).limit < 16
 
 
 def test_a_service_that_loses_its_workers_and_has_them_again_is_followed():
