@@ -229,12 +229,15 @@ def parameter(argument: ast.arg, default: ast.expr | None) -> str:
 def shown(default: ast.expr) -> str:
     """Return a default as in the source, or the value of the constant that it names."""
     text = ast.unparse(default)
-    return constants().get(text, text)
+    values = constants().get(text, {text})
+    if len(values) > 1:
+        sys.exit(f"a default must name a constant that one module defines; {text} is one of {values}: rename one")
+    return min(values)
 
 
 @functools.cache
-def constants() -> dict[str, str]:
-    """Return the constants of all modules that are literals, by name."""
+def constants() -> dict[str, set[str]]:
+    """Return the values of the constants that are literals in any module, by name."""
     assignments = [
         (ast.unparse(target), node.value)
         for path in Path("pushsdk").rglob("*.py")
@@ -242,8 +245,11 @@ def constants() -> dict[str, str]:
         if isinstance(node, ast.Assign)
         for target in node.targets
     ]
-    literals = (ast.Constant, ast.BinOp)
-    return {name: ast.unparse(value) for name, value in assignments if name.isupper() and isinstance(value, literals)}
+    values: dict[str, set[str]] = {}
+    for name, value in assignments:
+        if name.isupper() and isinstance(value, (ast.Constant, ast.BinOp)):
+            values.setdefault(name, set()).add(ast.unparse(value))
+    return values
 
 
 @functools.cache

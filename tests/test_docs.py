@@ -37,7 +37,6 @@ from pushsdk.docs.search import search
 PYTHON = [block for document in DOCUMENTS for block in document.blocks if block.language == "python"]
 TESTS = [block for block in PYTHON if "def test_" in block.text and not block.module]
 EXAMPLES = [block for block in PYTHON if block not in TESTS and not block.module]
-JSON = [block for document in DOCUMENTS for block in document.blocks if block.language == "json"]
 CONSOLES = [document for document in DOCUMENTS if any(block.language == "console" for block in document.blocks)]
 PAGES = [document for document in DOCUMENTS if document is not README]
 SENDS = re.compile(r"\b(send|send_each|broadcast|create_campaign)\(")
@@ -76,22 +75,9 @@ def test_every_example_runs(service, block):
     assert [lint(push.message) for push in service.pushes if lint(push.message)] == []
 
 
-def has_no_platform(call):
-    """Return True for a message that is enabled neither for iOS nor for Android."""
-    match call:
-        case ast.Call(func=ast.Name(id="MobilePush") | ast.Attribute(attr="MobilePush"), keywords=keywords):
-            return not {"ios_enabled", "android_enabled", None} & {keyword.arg for keyword in keywords}
-        case ast.Dict(keys=keys, values=values):
-            names = [key.value if isinstance(key, ast.Constant) else None for key in keys]
-            fields = dict(zip(names, values, strict=True))
-            return isinstance(fields.get("title"), ast.Dict) and not {"iosEnabled", "androidEnabled", None} & {*fields}
-    return False
-
-
 def test_every_message_sets_a_platform():
-    trees = [(block, ast.parse(block.source)) for block in PYTHON]
-    trees += [(block, ast.parse(repr(json.loads(block.text)))) for block in JSON]
-    assert [str(block) for block, tree in trees if any(map(has_no_platform, ast.walk(tree)))] == []
+    calls = [call for block in PYTHON for call in re.findall(r"MobilePush\((?:[^()]|\([^()]*\))*\)", block.text)]
+    assert [call for call in calls if not re.search(r"_enabled|\*\*", call)] == []
 
 
 def test_every_test_example_passes_when_it_is_copied(tmp_path):
@@ -196,11 +182,19 @@ def test_the_commands_in_scripts_schedules_and_manifests_are_commands():
         block.text for document in DOCUMENTS for block in document.blocks if block.language in ("bash", "cron", "yaml")
     ]
     lists = [line.replace(",", "") for text in texts for line in re.findall(r"command: \[pushsdk, (.*)\]", text)]
-    lines = [line for text in texts for line in re.findall(r"(?m:^|&& )pushsdk (.*?)(?m: &|$)", text)]
+    lines = [line for text in texts for line in re.findall(r"(?m:^|&& |\()pushsdk (.*?)(?m: &| 2>|$)", text)]
     assert len(lists + lines) >= 4
     for line in lists + lines:
         words = shlex.split(re.sub(r"\$\(\w+\)", "value", line))  # as Kubernetes fills $(NAME)
         app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+def test_the_nightly_script_is_silent_unless_it_fails(service):
+    job = next(block.text for block in page("nightly-job").blocks if block.language == "bash")
+    night = job.replace("/srv/push", ".").replace("07:00", "23:59:59")
+    assert run_in_shell(night) == (0, "")
+    Path("users.csv").unlink()
+    assert run_in_shell(night)[1].startswith("exit 2: ")
 
 
 # -- links ------------------------------------------------------------------------------------------------------------

@@ -22,9 +22,9 @@ TableName = Annotated[
     ),
 ]
 # URLs with one reading only. An asyncpg error about any other URL may quote the password.
-HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^][:/?#@,]*)(:[0-9]{1,5})?"
+SERVER = r"(\[[0-9A-Fa-f:.%]+\]|[^][:/?#@,]*)(:[0-9]{1,5})?"
 SETTING = r"[\w.]+=[^&#]*"
-URL = re.compile(rf"postgres(ql)?://([^][/?#@]*@)?{HOST}(,{HOST})*(/[^?#@]*)?(\?{SETTING}(&{SETTING})*)?")
+URL = re.compile(rf"postgres(ql)?://([^][/?#@]*@)?{SERVER}(,{SERVER})*(/[^?#@]*)?(\?{SETTING}(&{SETTING})*)?")
 # Advisory lock for creating the table: concurrent CREATE TABLE IF NOT EXISTS can fail on PostgreSQL's catalog.
 LOCK = 0x70757368
 # Settings of the server that lose claims.
