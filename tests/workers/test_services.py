@@ -189,13 +189,16 @@ async def test_gunicorn_completes_a_push_of_flask_on_sigterm(emulator, tmp_path)
     assert emulator.users() == {"ann": 1}
 
 
-@pytest.mark.parametrize("name", ["test_aiohttp_service.py", "test_fastapi_service.py", "test_flask_service.py"])
+@pytest.mark.parametrize(
+    "name", ["test_aiohttp_service.py", "test_fastapi_service.py", "test_fastapi_orders.py", "test_flask_service.py"]
+)
 def test_the_test_of_a_page_passes_when_it_is_copied(name, tmp_path):
     framework = name.split("_")[1]
     installed(framework, framework)
-    installed("httpx", "fastapi")
-    for file in (name, name.removeprefix("test_")):
-        (tmp_path / file).write_text(MODULES[file])
+    installed("httpx2", "fastapi")
+    for file, text in MODULES.items():
+        if framework in file:
+            (tmp_path / file).write_text(text)
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
-    ended = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, cwd=tmp_path)
+    ended = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, name, cwd=tmp_path)
     assert ended.code == 0, ended
