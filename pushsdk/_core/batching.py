@@ -158,6 +158,8 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """Entry in the timer wheel and in the queue for slots. Set by the shell while calls wait."""
     request: Any = None
     """The request that was begun without a task. Set by the shell."""
+    requests: tuple[Any, ...] = ()
+    """The requests that tasks send, between their attempts as well. Set by the shell."""
     has_slot: bool = False
     """True while the batch holds a slot that no request has taken over. Set by the shell."""
 

@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -51,6 +51,14 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
     """If the calls' keys differ, and so the request ends as REKEYED: the keys by ``ask``; None for a call that needs no
     other attempt."""
 
+    is_claiming: bool = False
+    """True while the users of an attempt are claimed."""
+
+    @property
+    def is_in_flight(self) -> bool:
+        """True while an attempt may reach the service, so the users can't leave."""
+        return self.is_claiming or (self.flight is not None and self.flight.sent is not None)
+
     @property
     def is_collapsible(self) -> bool:
         return self.options.policy.unknown == "retry_if_collapsible" and wire.is_collapsible(self.content.message)
@@ -62,13 +70,16 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
     async def claim_in_time(self) -> bytes | None:
         body = self.body if self.has_time() else None
         if body is not None and self.claim is not None:
+            self.is_claiming = True
             body = await super().claim_in_time()
+            self.is_claiming = False
         if body is not None:
             self.owner.note_sent(self)
         return body
 
     async def claim_users(self) -> bytes | None:
         self.part, body = await self.claim.claim(self.part)
+        self.deadline = max(map(_deadline_of, self.part.units), default=self.deadline)
         return body  # type: ignore[no-any-return]
 
     def settle(self, attempt: Attempt) -> None:
@@ -216,16 +227,25 @@ class BatchSender:
             request.failure = Failure.NO_TIME
             self._note_late(request, part.users, request.deadline)
             return False
-        late = [unit for unit in part.units if unit.deadline < earliest]
-        if late:
-            in_time = BatchPart.of([unit for unit in part.units if unit.deadline >= earliest], part.history)
-            request.part = in_time
+        self._drop(request, lambda unit: unit.deadline < earliest)
+        return True
+
+    def leave(self, batch: Batch, calls: Set[Call]) -> None:
+        """End expired calls in the requests without an attempt in flight: the attempts so far tell their outcome."""
+        for request in batch.requests:
+            if not request.is_in_flight:
+                self._drop(request, lambda unit: unit.call in calls)
+
+    def _drop(self, request: BatchRequest, is_late: Callable[[Call | CallPart], bool]) -> None:
+        part = request.part
+        late = [*filter(is_late, part.units)]
+        if 0 < len(late) < len(part.units):  # else the request's deadline ends it
+            request.part = in_time = BatchPart.of([*itertools.filterfalse(is_late, part.units)], part.history)
             request.body = push_body(in_time.ids, request.content.message, request.content.custom_fields)
             verdict = verdict_of(request.attempts, Evidence(), Failure.NO_TIME)
             for unit in late:
                 self._pending.settle(unit.call, unit.users, verdict)
                 self._note_late(request, len(unit.users), unit.deadline)
-        return True
 
     def _note_late(self, request: BatchRequest, users: int, deadline: float) -> None:
         if not request.attempts:
@@ -291,12 +311,15 @@ class BatchSender:
         """
         # The batch's first request takes over the slot.
         has_slot, batch.has_slot = batch.has_slot, False
+        batch.requests = (*batch.requests, request)
         try:
             verdict = await self._sender.run(request, has_slot=has_slot)
         except asyncio.CancelledError:
             request.failure = request.failure or Failure.CANCELLED
             self._pending.settle_part(request.part, request.verdict())
             raise
+        finally:
+            batch.requests = tuple([other for other in batch.requests if other is not request])
         if request.keys is not None:
             await self._send_all(batch, self._by_key(request, request.keys), end)
         else:

@@ -8,7 +8,7 @@ a slot is sent by ``batch_sender``.
 import asyncio
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextvars import copy_context
 from typing import Any
 
@@ -294,14 +294,15 @@ class SendQueue:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)
 
-    def abandon(self, calls: Sequence[Call], turns: int = TURNS_TO_UNWIND) -> None:
-        """Wake calls in flight whose deadline has expired, after so many loop turns.
+    def abandon(self, batch: Batch, calls: Set[Call], turns: int = TURNS_TO_UNWIND) -> None:
+        """Wake a batch's calls whose deadline has expired, after so many loop turns.
 
         The request may end with these calls: then its verdict arrives within the turns.
         """
         if turns:
-            self._loop.call_soon(self.abandon, calls, turns - 1)
+            self._loop.call_soon(self.abandon, batch, calls, turns - 1)
             return
+        self.batch_sender.leave(batch, calls)
         for call in calls:
             call.wake()
 
@@ -389,7 +390,7 @@ class QueuedBatch:
         expired = [call for call in batch.calls if call.deadline <= due]
         self.include(min([call.deadline for call in batch.calls if call.deadline > due], default=math.inf))
         if batch.state >= SENDING:
-            self._queue.abandon(expired)
+            self._queue.abandon(batch, {*expired})
         else:
             self._end(expired, reason)
 

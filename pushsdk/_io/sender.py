@@ -161,13 +161,14 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     @contextmanager
     def _queued(self, request: ApiRequest) -> Iterator[None]:
         """Count the request as queued during the block. Sets ``request.failure`` if the block is cut short."""
-        scope, size = DeadlineScope(self.timers, request.deadline, is_waiting=True), len(request.body)
-        self.backlog.enter(request.users, size)
+        scope = DeadlineScope(self.timers, request.deadline, is_waiting=True)
+        users, size = request.users, len(request.body)  # calls may leave
+        self.backlog.enter(users, size)
         try:
             with scope:
                 yield
         finally:
-            self.backlog.leave(request.users, size)
+            self.backlog.leave(users, size)
         request.failure = scope.expired
 
     async def again(self, request: ApiRequest) -> bool:
@@ -227,9 +228,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     async def _has_turn(self, request: ApiRequest, *, has_slot: bool) -> bool:
         """Return True if the request has a slot, and time for an attempt. Else it has no slot."""
+        users = request.users
         if not has_slot:
             await self._take_slot(request)
-        users = request.users
         if request.failure is None and not request.has_time():
             self.limiter.give_back(users)
         return request.failure is None

@@ -9,9 +9,11 @@ from support.shaky_claims import HELLO, JOB, ShakyClaims, deliver, delivering
 from support.virtual_time import now, turns, virtual
 
 from pushsdk import (
+    Batching,
     ClaimStoreError,
     Outcome,
     OutcomeUnknownError,
+    RateLimitedError,
     Receipt,
     RetryPolicy,
     SendAbandoned,
@@ -157,6 +159,33 @@ async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch):
         results = await asyncio.gather(*(deliver(client, idempotency_key=key) for key in "abc"))
     assert sorted(type(result).__name__ for result in results) == ["OutcomeUnknownError", "Receipt", "Receipt"]
     assert service.users() == {"user-1": 3}
+
+
+# -- merged calls that expire -----------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_merged_call_that_expires_during_its_claim_stays_in_the_request():
+    claims = ShakyClaims(add=["slow"])
+    async with delivering(claims=claims, batching=Batching(linger=3.0), timeout=3.5) as (service, _, client):
+        early = asyncio.create_task(deliver(client, "early", idempotency_key="a"))
+        await asyncio.sleep(2.9)
+        assert isinstance(await deliver(client, "later", idempotency_key="b"), Receipt)
+        assert type(await early) is OutcomeUnknownError
+    assert (service.users(), claims.states()) == ({"early": 1, "later": 1}, [[ACCEPTED], [ACCEPTED]])
+
+
+@virtual
+async def test_a_merged_call_whose_neighbor_is_not_claimed_expires_with_the_answer_so_far():
+    service = FakeService(Fault.status(429, user="early"))
+    retry = RetryPolicy.safe(throttle_delay=3.0)
+    async with delivering(service, batching=Batching(linger=3.0), timeout=5.0, retry=retry) as (_, claims, client):
+        await deliver(client, "later", idempotency_key="b")
+        early = asyncio.create_task(deliver(client, "early", idempotency_key="a"))
+        await asyncio.sleep(2.9)
+        assert (await deliver(client, "later", idempotency_key="b")).already_accepted == 1
+        assert type(await early) is RateLimitedError
+    assert (service.users(), claims.states()) == ({"later": 1}, [[ACCEPTED], [OPEN]])
 
 
 # -- calls that are cancelled ------------------------------------------------------------------------------------------

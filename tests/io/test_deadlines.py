@@ -45,6 +45,39 @@ async def test_a_shared_request_runs_until_the_latest_deadline_and_calls_that_ex
     assert ends == [(("early", "bird"), Outcome.ACCEPTED)]
 
 
+@pytest.mark.parametrize(
+    ("behavior", "asking", "outcome", "attempts"),
+    [
+        pytest.param(answer(429), 0.0, Outcome.REJECTED, 1, id="waiting for a retry"),
+        pytest.param(answer(429, {"Retry-After": "3"}), 0.0, Outcome.REJECTED, 1, id="in a pause"),
+        pytest.param(answer(401), 3.0, Outcome.REJECTED, 1, id="asking for another key"),
+        pytest.param(answer(connecting=3.0), 0.0, Outcome.NOT_SENT, 0, id="connecting"),
+        pytest.param(answer(after=3.0), 0.0, Outcome.UNKNOWN, 0, id="in flight"),
+    ],
+)
+@virtual
+async def test_a_call_that_expires_before_its_shared_request_is_in_doubt_only_if_an_attempt_is_in_flight(
+    behavior, asking, outcome, attempts
+):
+    async def api_key():
+        # Once for each call, and again after a response.
+        await asyncio.sleep(asking if service.requests else 0.0)
+        return "new" if service.requests else "old"
+
+    service = FakeService(behavior)
+    options = {"batching": Batching(linger=3.0), "retry": RetryPolicy.safe(throttle_delay=3.0), "timeout": 5.0}
+    async with client_of(service, api_key=api_key, **options) as client:
+        before, early = now(), start(client.send("early", MESSAGE))
+        await asyncio.sleep(2.9)
+        later = start(client.send("later", MESSAGE))
+        error = await outcome_of(early)
+        assert now() == pytest.approx(before + 5.0, abs=GRACE)
+        assert (error.outcome, len(error.attempts), error.user_ids) == (outcome, attempts, ("early",))
+        assert (await later).users == 1
+        assert idle(client)
+    assert ("early" in service.sent[-1]) is (outcome is Outcome.UNKNOWN)
+
+
 @virtual
 async def test_the_attempt_timeout_ends_an_attempt_and_the_total_the_call():
     service = FakeService(then=hang())
