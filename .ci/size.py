@@ -19,8 +19,8 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 184_600,
-    "tokens of tests": 266_000,
+    "tokens of pushsdk": 184_900,
+    "tokens of tests": 267_000,
     "functions with more than 8 decisions, per 1,000": 20.4,
     "functions with more than 15 decisions": 0,
     "classes with more than 15 attributes": 0,
