@@ -1037,7 +1037,8 @@ AUDIENCES = [
         "a row without an id is a user",
         "_audience.duckdb_reader:DuckdbSource._select",
         """
-            result = db.execute(f"SELECT {columns} FROM {VIEW}{tail}")
+            id_sql = id_expression(self._name, self._key, shown_types(db))
+            result = db.execute(f"SELECT {', '.join([id_sql, *others])} FROM {VIEW}{tail}")
             while rows := result.fetchmany(size):
                 yield rows
         """,

@@ -6,7 +6,7 @@ Everything here is sync, for a separate thread. Before it is iterated, only the 
 import copy
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import TextIOBase
@@ -15,7 +15,7 @@ from typing import IO, Annotated, Any, Literal
 
 import msgspec
 
-from pushsdk._audience.distinct import Row
+from pushsdk._audience.distinct import Distinct, Row
 from pushsdk._audience.duckdb_reader import ArrowTable, DuckdbSource, ParquetFiles
 from pushsdk._audience.source import BatchSource, PlainIds, ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.sql_query import SqlQuery
@@ -198,10 +198,7 @@ class Audience(BatchSource):
 
     def ids(self, *, distinct: bool = True) -> Iterator[list[str]]:
         """Yield the ids in batches: each once in no particular order, or all in file order."""
-        counts, source = ReadCounts(), self._source
-        if distinct and isinstance(source, DuckdbSource) and self._is_whole():
-            return self._read(source.distinct_ids(counts), counts, distinct=False)
-        return self._read(source.ids(counts), counts, distinct=distinct)
+        return ids_of(self, Distinct() if distinct else None)
 
     def rows(self, *, distinct: bool = True) -> Iterator[list[Row]]:
         """Yield the ids, each with the other columns in its row, in batches.
@@ -242,16 +239,17 @@ class Audience(BatchSource):
         return self._of == 1 and not self._excluded
 
     def _rows(self, distinct: bool, columns: Collection[str] | None) -> Iterator[list[Row]]:
-        counts = ReadCounts()
-        return self._read(self._source.rows(counts, columns), counts, distinct=distinct, rows=True)
+        return self._read(lambda counts: self._source.rows(counts, columns), Distinct(rows=True) if distinct else None)
 
     def _read(
-        self, batches: Iterator[list[Any]], counts: ReadCounts, *, distinct: bool, rows: bool = False
+        self, read: Callable[[ReadCounts], Iterator[list[Any]]], distinct: Distinct | None
     ) -> Iterator[list[Any]]:
+        counts = ReadCounts()
+        batches = read(counts)
         if self._of > 1:
-            batches = _part(batches, self._index, self._of, rows=rows)
-        if distinct:
-            batches = deduplicated(batches, counts, rows=rows, excluded=self._ids_to_exclude())
+            batches = _part(batches, self._index, self._of)
+        if distinct is not None:
+            batches = deduplicated(batches, counts, distinct, self._ids_to_exclude())
         elif self._excluded:
             raise ValidationError(Advice("users can be excluded only if each is pushed to once: ", "{dedupe}"))
         for batch in batches:
@@ -269,6 +267,14 @@ class Audience(BatchSource):
                 yield ids
 
 
+def ids_of(audience: Audience, distinct: Distinct | None) -> Iterator[list[str]]:
+    """Yield the ids in batches: those that the filter returns, which DuckDB may replace, or all in file order."""
+    source = audience._source
+    if distinct is not None and isinstance(source, DuckdbSource) and audience._is_whole():
+        return audience._read(source.distinct_ids, None)
+    return audience._read(source.ids, distinct)
+
+
 def _audience_of(users: "AnyPath | Audience | Iterable[str]", key: str) -> Audience:
     if isinstance(users, Audience):
         return users
@@ -279,9 +285,9 @@ def _audience_of(users: "AnyPath | Audience | Iterable[str]", key: str) -> Audie
     return Audience(PlainIds(f"{count(len(ids), 'id')} in memory", lambda: iter([ids])))
 
 
-def _part(batches: Iterator[list[Any]], index: int, of: int, *, rows: bool) -> Iterator[list[Any]]:
+def _part(batches: Iterator[list[Any]], index: int, of: int) -> Iterator[list[Any]]:
     def number(item: Any) -> int:
-        user = (item[0] if rows else item).encode()
+        user = (item if isinstance(item, str) else item[0]).encode()
         return int.from_bytes(blake2b(user, digest_size=8).digest()) % of
 
     for batch in batches:

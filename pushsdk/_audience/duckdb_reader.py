@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from pushsdk._audience.distinct import BATCH, ROWS, Row
+from pushsdk._audience.distinct import BATCH, ROWS, Distinct, Row
 from pushsdk._audience.source import ReadCounts, deduplicated, list_files, missing_column, printable, sendable
 from pushsdk._core.errors import ConfigurationError, PushError, ValidationError
 
@@ -262,21 +262,19 @@ class DuckdbSource(ABC):
         self._key = key
         with self._opened() as db:
             types = shown_types(db)
-            self._id_sql(types)
+        id_expression(name, key, types)  # raises
         self.columns: list[str] = [name for name in types if name != key]
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         with self._opened() as db:
-            id_sql = self._id_sql(shown_types(db))
-            for rows in self._select(db, id_sql, id_sql):
+            for rows in self._select(db):
                 counts.read += len(rows)
-                yield list(itertools.chain.from_iterable(rows))
+                yield [user for (user,) in rows]
 
     def distinct_ids(self, counts: ReadCounts) -> Iterator[list[str]]:
         try:
             with self._opened() as db:
-                id_sql = self._id_sql(shown_types(db))
-                for rows in self._select(db, id_sql, f"{id_sql}, count(*)", tail=" GROUP BY 1"):
+                for rows in self._select(db, "count(*)", tail=" GROUP BY 1"):
                     read = sum(map(operator.itemgetter(1), rows))
                     counts.read += read
                     counts.duplicates += read - len(rows)
@@ -286,15 +284,14 @@ class DuckdbSource(ABC):
             if counts.read or duckdb_cause(error) != "OutOfMemoryException":
                 raise
         # Slower than DuckDB, but needs no more memory for more ids: DuckDB can spill only so much.
-        yield from deduplicated(self.ids(counts), counts)
+        yield from deduplicated(self.ids(counts), counts, Distinct())
 
     def rows(self, counts: ReadCounts, columns: Collection[str] | None) -> Iterator[list[Row]]:
         with self._opened() as db:
             types = shown_types(db)
-            id_sql = self._id_sql(types)
             names = [name for name in types if name != self._key and (columns is None or name in columns)]
             values = ValueColumns(self._name, types, names)
-            for rows in self._select(db, id_sql, ", ".join([id_sql, *values.sql]), size=ROWS):
+            for rows in self._select(db, *values.sql, size=ROWS):
                 batch = values.of(rows, counts.read + 1)
                 counts.read += len(rows)
                 yield batch
@@ -313,14 +310,10 @@ class DuckdbSource(ABC):
         """Yield the name of each part while the view shows its rows; each counts its rows from 1."""
         yield self._name
 
-    def _id_sql(self, types: Mapping[str, str]) -> str:
-        return id_expression(self._name, self._key, types)
-
-    def _select(
-        self, db: Connection, id_sql: str, columns: str, *, tail: str = "", size: int = BATCH
-    ) -> Iterator[list[Any]]:
-        """Yield the rows in batches; the first of the columns is the id. Raises ValidationError for a bad id."""
-        result = db.execute(f"SELECT {columns} FROM {VIEW}{tail}")
+    def _select(self, db: Connection, *others: str, tail: str = "", size: int = BATCH) -> Iterator[list[Any]]:
+        """Yield the rows in batches: the id, and the other columns. Raises ValidationError for a bad id."""
+        id_sql = id_expression(self._name, self._key, shown_types(db))
+        result = db.execute(f"SELECT {', '.join([id_sql, *others])} FROM {VIEW}{tail}")
         while rows := result.fetchmany(size):
             if not all(map(operator.itemgetter(0), rows)):
                 raise self._bad_id(db, id_sql)

@@ -10,21 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Json = dict[str, Any]
-Origins = frozenset[tuple[str, str]]
-"""Tables and columns."""
+Origins = frozenset[tuple[str, ...]]
+"""Tables and columns; with a third part, ``ORDER``, if the order of the column's values counts."""
 Columns = list[Origins]
 
 # The expression parts that choose among values or sort them, and add none.
-_CHOOSING = {"when_expr", "filter", "filter_expr", "order_bys", "partitions", "orders", "arg_orders"}
+_CHOOSING = re.compile("when_expr|filter(_expr)?|order_bys|partitions|(arg_)?orders")
 # The functions that choose or return a place by other arguments, with the number of arguments, from the first, whose
 # values they pass on.
 _PASSED_ON = {
-    **dict.fromkeys(("arg_max", "arg_max_null", "arg_max_nulls_last", "argmax", "max_by"), 1),
-    **dict.fromkeys(("arg_min", "arg_min_null", "arg_min_nulls_last", "argmin", "min_by"), 1),
-    **dict.fromkeys(("list_grade_up", "array_grade_up", "grade_up"), 0),
-    **dict.fromkeys(("list_position", "list_indexof", "array_position", "array_indexof"), 0),
+    r"\b(arg_?(max|min)\w*|(max|min)_by)\b": 1,
+    r"\b(((list|array)_)?grade_up|(list|array)_(position|indexof))\b": 0,
 }
+# The functions whose result depends on the order of their values.
+_ORDERING = r"\b(((list|array)_)?(max|min|median|mode)|greatest|least|\w*(sort|quantile|aggr|histogram|top_k)\w*)\b"
 _NONE: Origins = frozenset()
+ORDER = "order"
 
 
 def origins_of(plan: Json, names: Sequence[str], column: str) -> Origins:
@@ -37,24 +38,28 @@ def origins_of(plan: Json, names: Sequence[str], column: str) -> Origins:
 
 
 def _origins(node: Any, inputs: Sequence[Origins]) -> Origins:
-    """Return the origins for all columns that an expression reads."""
-    if isinstance(node, dict) and node.get("type") == "BOUND_REF":
-        return inputs[node["index"]]
-    found = _NONE.union(*[_origins(part, inputs) for part in _parts(node)])
-    if len(found) > 1 and "return_type" in node and re.search("STRUCT|MAP", str(node["return_type"])):
-        raise LookupError  # structs with numbers as text would be ordered otherwise
-    return found
-
-
-def _parts(node: Any) -> Any:
-    """Return the parts whose values are in an expression's value."""
+    """Return the origins for all columns whose values are in an expression's value."""
     if not isinstance(node, dict):
-        return node if isinstance(node, list) else ()
-    name = node.get("qname", node.get("name"))
-    name = name["path"][-1] if isinstance(name, dict) else name
-    if name in _PASSED_ON:
-        return node["children"][: _PASSED_ON[name]]
-    return [part for name, part in node.items() if name not in _CHOOSING]
+        return _NONE.union(*_made(node, inputs)) if isinstance(node, list) else _NONE
+    if node.get("type") == "BOUND_REF":
+        return inputs[node["index"]]
+    function, kind = str(node.get("qname", node.get("name"))), str(node.get("return_type"))
+    found = _NONE.union(*_made(_values(node, function), inputs))
+    is_struct = len(found) > 1 and re.search("STRUCT|MAP", kind)
+    is_ordered = re.search(_ORDERING, function) and "VARCHAR" not in kind
+    return _ordered(found) if is_struct or is_ordered else found
+
+
+def _ordered(origins: Origins) -> Origins:
+    return origins.union((*origin[:2], ORDER) for origin in origins)
+
+
+def _values(node: Json, function: str) -> list[Any]:
+    """Return the parts whose values are in an expression's value."""
+    for pattern, number in _PASSED_ON.items():
+        if re.search(pattern, function):
+            return list(node["children"][:number])
+    return [part for name, part in node.items() if not _CHOOSING.fullmatch(name)]
 
 
 def _made(expressions: Sequence[Any], inputs: Sequence[Origins]) -> Columns:
@@ -123,7 +128,8 @@ _RULES: Mapping[str, Callable[[_Tracer, Json], Columns]] = {
     "AGGREGATE_AND_GROUP_BY": lambda tracer, operator: _made(
         operator["groups"] + operator["expressions"] + operator["grouping_functions"], tracer.inputs(operator)
     ),
-    **dict.fromkeys(("WINDOW", "UNNEST"), _Tracer.extend),
+    "WINDOW": _Tracer.extend,
+    "UNNEST": _Tracer.extend,
     **dict.fromkeys(
         ("FILTER", "ORDER_BY", "LIMIT", "DISTINCT", "SAMPLE"),
         lambda tracer, operator: _kept(tracer.inputs(operator), operator.get("projection_map", ())),

@@ -92,10 +92,10 @@ def sendable(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 
 def deduplicated(
-    batches: Iterator[list[Any]], counts: ReadCounts, *, rows: bool = False, excluded: Iterable[list[str]] = ()
+    batches: Iterator[list[Any]], counts: ReadCounts, distinct: Distinct, excluded: Iterable[list[str]] = ()
 ) -> Iterator[list[Any]]:
     """Yield the batches without repeated and ``excluded`` ids, which are counted."""
-    with Distinct(rows=rows) as distinct:
+    with distinct:
         for ids in excluded:
             distinct.exclude(ids)
         for batch in batches:

@@ -29,7 +29,7 @@ from pushsdk._audience.duckdb_reader import (
     quoted,
     shown_types,
 )
-from pushsdk._audience.query_plan import Json, Origins, origins_of
+from pushsdk._audience.query_plan import ORDER, Json, Origins, origins_of
 from pushsdk._audience.source import printable
 from pushsdk._core.errors import ValidationError
 
@@ -97,7 +97,8 @@ class _Source(msgspec.Struct):
         can_be_text = self.reader == "CSV" or not _are_numbered(self.types)
         for column, kind in self._guessed(db).items():
             if origins is None or (self.table, column) in origins:
-                self.text[column] = _text_type(kind) if can_be_text else "JSON"
+                is_kept = can_be_text and origins and (self.table, column, ORDER) not in origins
+                self.text[column] = _text_type(kind) if is_kept else "JSON"
 
     def _guessed(self, db: Connection) -> dict[str, str]:
         """Return the columns with a guessed type: in JSON text, too, as a later number would change in it."""

@@ -41,8 +41,7 @@ def check_users(
     distinct = tuple(dict.fromkeys(ids))
     if len(distinct) < len(ids):
         encoded = encode_user_ids(distinct)
-    if damages := damage_of(distinct, encoded):
-        note(damages)
+    note(damage_of(distinct, encoded))
     return distinct, encoded, len(ids) - len(distinct)
 
 

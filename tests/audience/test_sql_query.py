@@ -77,12 +77,12 @@ TRACED = [
         ["1e3", "x"],
     ),
     (
-        "SELECT (SELECT max(user_id) FROM 'optout.csv' WHERE n = age) AS user_id FROM 'late.csv' WHERE country = 'NO'",
+        "SELECT (SELECT first(user_id) FROM 'optout.csv' WHERE n = age) user_id FROM 'late.csv' WHERE country = 'NO'",
         ["30", "17"],
     ),
     # Groups, windows, joins: they decide about rows.
     ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' GROUP BY user_id HAVING sum(amount) > 2", ["1e3"]),
-    ("SELECT max(user_id) AS user_id FROM 'late.csv' WHERE country = 'NO' GROUP BY GROUPING SETS ((age))", NO),
+    ("SELECT first(user_id) AS user_id FROM 'late.csv' WHERE country = 'NO' GROUP BY GROUPING SETS ((age))", NO),
     (
         "SELECT user_id FROM 'late.csv' WHERE country = 'NO' QUALIFY row_number() OVER (ORDER BY amount * 2 DESC) = 1",
         ["1e3"],
@@ -103,7 +103,10 @@ TRACED = [
     ("FROM 'late.csv' l WHERE country = 'NO' AND NOT EXISTS (FROM 'optout.csv' o WHERE o.user_id = l.user_id)", []),
     ("SELECT user_id FROM 'late.csv' ASOF JOIN (SELECT 17 AS since) ON age >= since WHERE country = 'NO'", NO),
     ("FROM 'late.csv' WHERE country = 'NO' AND age NOT IN (SELECT n FROM 'optout.csv' WHERE n > 99)", NO),
+    ("SELECT user_id, {'n': age, 'x': amount} AS s, max(age) OVER () FROM 'late.csv' WHERE country = 'NO'", NO),
     # The types are stated, or no ids are numbers.
+    ("SELECT min(country) AS user_id FROM 'late.csv'", ["NO"]),
+    ("SELECT max(user_id::INT) AS user_id FROM read_csv('optout.csv', types = {'user_id': 'VARCHAR'})", ["20999"]),
     (
         "SELECT user_id FROM read_csv('late.csv', types = {'user_id': 'BIGINT'}) WHERE age = 30 AND country = 'NO'",
         ["123"],
@@ -157,7 +160,10 @@ REFUSED = [
     ("SELECT ids[1] AS user_id FROM 'uuid.jsonl'", "columns = {"),
     ("SELECT USER_ID_1 AS user_id FROM 'case.jsonl'", "columns = {'user_id': 'BIGINT', 'USER_ID_1': 'VARCHAR'}"),
     # As text, 9 would be more than 10.
-    ("SELECT max({'n': n, 'u': user_id}).u AS user_id FROM 'optout.csv'", "as all_varchar = true in read_csv('opt"),
+    ("SELECT max(user_id) AS user_id FROM 'optout.csv'", "as types = {'user_id': 'VARCHAR'} in read_csv('opt"),
+    ("SELECT list_min(list(user_id)) AS user_id FROM 'optout.csv'", "types = {'user_id': 'VARCHAR'} in read_csv("),
+    ("SELECT greatest(user_id, age) AS user_id FROM 'late.jsonl'", "'user_id': 'VARCHAR', 'country': 'VARCHAR', 'age'"),
+    ("SELECT max({'n': n, 'u': user_id}).u AS user_id FROM 'optout.csv'", "{'user_id': 'VARCHAR', 'n': 'VARCHAR'} in"),
     # As text, an id would not be equal to the same number, and users who opted out would stay.
     (
         "SELECT user_id FROM 'late.csv' WHERE user_id NOT IN (SELECT user_id FROM 'optout.csv')",

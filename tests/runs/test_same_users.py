@@ -16,6 +16,7 @@ from support.run_files import BROADCAST
 from support.virtual_time import run, virtual
 
 from pushsdk import Audience, Batching, RunInUseError, RunPlanError, read_report
+from pushsdk._audience.text_files import TextFiles
 from pushsdk._runs.run_file.journal import Journal
 
 SMALL = Batching(max_users=2)
@@ -93,15 +94,15 @@ async def test_requests_are_the_same_if_each_user_has_the_same_message(other, tm
 async def test_a_file_that_has_not_changed_is_not_read_again(tmp_path, monkeypatch):
     table = made(tmp_path, "u.csv", "user_id,other\na,x\nb,y\n")
     service = FakeService()
-    read = Audience.ids
+    read = TextFiles.ids
     given = []
 
-    def ids(audience, *, distinct):
-        for batch in read(audience, distinct=distinct):
+    def ids(file, counts):
+        for batch in read(file, counts):
             given.append(batch)
             yield batch
 
-    monkeypatch.setattr(Audience, "ids", ids)
+    monkeypatch.setattr(TextFiles, "ids", ids)
     async with client_of(service) as client:
 
         async def push(key="user_id"):
