@@ -147,7 +147,7 @@ CROWDS = st.builds(
         "deeds": st.lists(
             st.builds(
                 Deed,
-                at=st.just(0.0),
+                at=mostly(0.0, 0.01, 0.4),
                 users=mostly(1, 2),
                 shared_user=st.none(),
                 message=st.just(0),
@@ -319,6 +319,7 @@ def judge(records, service, abandoned):
         if request.accepted
         for user in request.user_ids
     )
+    written = {user for request in service.written for user in request.user_ids}
     least = Counter()
     most = Counter()
     finals = {}
@@ -339,6 +340,7 @@ def judge(records, service, abandoned):
         for user in record.users:
             final = outcomes.get(user)
             tries = attempts
+            assert final is not Outcome.UNKNOWN or user in written, "in doubt, and nothing was written"
             if user in ends:
                 assert record.cancelled or (final, result.outcome) != (Outcome.ACCEPTED, Outcome.ACCEPTED)
                 assert final in (None, Outcome.UNKNOWN, ends[user].outcome), "its end is not what its caller was told"
