@@ -964,7 +964,7 @@ CLAIMS = [
             original(self, path, data)
             return True
         """,
-        "tests/engines/test_directory_claims.py::test_of_two_writers_of_the_same_version_one_succeeds",
+        "tests/claims/test_stores.py::test_any_sequence_of_puts_matches_a_dictionary",
     ),
     Bug(
         "a plan that Spark wrote to another machine's disk has no users",

@@ -137,9 +137,9 @@ class Pipeline:
 
     async def _explain_rest(self) -> None:
         """Say why users are left, if no failure does."""
-        reason = self.stop_reason
         states = PENDING | IN_DOUBT if self._settings.on_unknown == "resend" else PENDING
         await self._log.flush()
+        reason = self._name_asker()
         if reason is None and self._is_limited:
             self.stop("limit", "the limit is reached: resume for the rest")
         elif not any(map(self._journal.states.count, states)):
@@ -147,6 +147,13 @@ class Pipeline:
         elif reason is not None and reason.by == "not_after":
             for positions in self._journal.ranges(PENDING):
                 self._log.settle(positions, UserStatus(UserState.PENDING, reason=reason.reason))
+
+    def _name_asker(self) -> StopReason | None:
+        """Name who left a stop mark: while a thread or another program had the file, nobody could read it."""
+        reason, by = self.stop_reason, self._log.stopped_by()
+        if by is not None and reason is not None and reason.by == "asked":
+            reason = self._sender.stopping.reason = StopReason("asked", f"{by} stopped it")
+        return reason
 
     async def _restrict(self) -> None:
         """Leave out users who may not get pushes. They keep their state; if it is PENDING, with the reason."""
@@ -304,7 +311,6 @@ class Pipeline:
 
     async def _await_stop(self, stop: asyncio.Event) -> None:
         await stop.wait()
-        self._tick()  # finds a mark that says who stopped it
         self.stop("asked", "Ctrl-C, a signal or stop= ended it")
 
     def _tick(self) -> None:

@@ -86,24 +86,6 @@ def claim_of(number):
     return Claim(f"{number:032x}", b"{}")
 
 
-async def test_of_two_writers_of_the_same_version_one_succeeds(tmp_path, monkeypatch):
-    real = os.link
-
-    async def put_by_another():
-        async with store_of(tmp_path) as other:
-            assert await put(other, TWO) is None
-
-    def link(source, target):
-        monkeypatch.setattr(os, "link", real)
-        asyncio.run(put_by_another())
-        real(source, target)
-
-    async with store_of(tmp_path) as store:
-        await put(store, ONE, key=key_of(1))
-        monkeypatch.setattr(os, "link", link)
-        assert await put(store, ONE) == TWO
-
-
 # -- use ---------------------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from support.wire_faults import Step, always, good, hold, only, take, when
 from support.wire_rig import meeting
 
 from pushsdk import Batching, Limits, Outcome, RetryPolicy, RunFileError, Timeout, read_report
-from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.run_file.journal import Journal, ask_to_stop
 
 ONE = {"batching": Batching(max_users=1), "limits": Limits(in_flight=1), "retry": RetryPolicy.safe()}
 
@@ -148,6 +148,20 @@ async def test_a_lock_of_the_run_file_does_not_stop_the_loop_while_it_is_planned
 
     async with meeting(**ONE | {"batching": Batching()}) as (_, client):
         assert (await client.broadcast(users(), MESSAGE, run=tmp_path / "run")).accepted == 20_000
+
+
+async def test_a_run_says_who_stopped_it_though_its_file_was_locked(tmp_path):
+    stop = asyncio.Event()
+
+    async def answer(wire):
+        ask_to_stop(tmp_path / "run", "bob")
+        lock(tmp_path / "run", "EXCLUSIVE")
+        stop.set()
+        await good.run(wire)
+
+    async with meeting(when(always, Step(answer)), **ONE) as (_, client):
+        report = await client.broadcast(names(3), MESSAGE, run=tmp_path / "run", stop=stop)
+    assert (report.accepted, report.stopped) == (1, "bob stopped it")
 
 
 async def test_a_policy_that_doubts_a_204_holds_on_an_idle_connection():
