@@ -76,9 +76,15 @@ def push_batches(
     check("stop_policy", stop_policy, StopPolicy | None)
     client = AsyncPushClient(base_url, api_key, session=None, **options)
     settings = client._lifetime.settings
-    base_url, max_users = settings.base_url, settings.batching.max_users
     warn_of_unused(client._options.policy)
-    encoder = ChunkEncoder(message, custom_fields, personal, run=run, base_url=base_url, max_users=max_users)
+    encoder = ChunkEncoder(
+        message,
+        custom_fields,
+        personal,
+        run=run,
+        base_url=settings.base_url,
+        max_users=settings.batching.max_users,
+    )
     return _outcomes(client, claims, encoder, stop_policy, batches)
 
 

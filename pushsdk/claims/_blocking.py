@@ -10,7 +10,8 @@ from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._io.forks import ProcessGuard
@@ -19,7 +20,6 @@ from pushsdk.claims.store import CLOSED, Claim, ClaimStore, Put, Stored
 
 R = TypeVar("R")
 T = TypeVar("T")
-P = ParamSpec("P")
 
 # Claims whose last write is remembered: more than are in flight.
 REMEMBERED = 10_000
@@ -41,7 +41,7 @@ class StoreThreads:
         # Set by ``aclose``.
         self._is_closed = False
 
-    def run(self, operation: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+    def run(self, operation: Callable[[], R]) -> asyncio.Future[R]:
         """Start an operation. Once a thread runs it, it completes even if the future is cancelled.
 
         Raises ConfigurationError after ``aclose`` or a fork.
@@ -52,7 +52,7 @@ class StoreThreads:
         with self._lock:
             if self._is_closed:
                 raise ConfigurationError(CLOSED)
-            result = self._threads.submit(operation, *args, **kwargs)
+            result = self._threads.submit(operation)
             self._guard = self._guard or ProcessGuard()
             self._pending.add(result)
         result.add_done_callback(self._pending.discard)
@@ -60,7 +60,7 @@ class StoreThreads:
 
     async def map(self, operation: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Return the results of the operation for all items, which the threads share."""
-        return await asyncio.gather(*[self.run(operation, item) for item in items])
+        return await asyncio.gather(*[self.run(partial(operation, item)) for item in items])
 
     async def aclose(self, timeout: float, close: Callable[[], object] = lambda: None) -> None:
         """Refuse further operations, and wait for the others up to ``timeout`` seconds.

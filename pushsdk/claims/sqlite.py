@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from pushsdk._core.errors import ConfigurationError
@@ -52,7 +53,7 @@ class SqliteClaims(ClaimStore):
         return f"SqliteClaims({str(self._path)!r})"
 
     async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
-        return await self._thread.run(self._put, puts, ttl)
+        return await self._thread.run(lambda: self._put(puts, ttl))
 
     async def get(self, keys: Sequence[str]) -> Stored:
         return await self._thread.run(lambda: [_find(self._opened(), key, time.time()) for key in keys])
@@ -60,7 +61,7 @@ class SqliteClaims(ClaimStore):
     async def scan(self) -> AsyncIterator[tuple[str, Claim]]:
         key = ""
         while rows := await self._thread.run(
-            lambda last: self._opened().execute(_PAGE, (last, time.time(), PAGE)).fetchall(), key
+            partial(lambda last: self._opened().execute(_PAGE, (last, time.time(), PAGE)).fetchall(), key)
         ):
             for key, token, record in rows:
                 yield key, Claim(token, record)

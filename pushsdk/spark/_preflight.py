@@ -80,20 +80,23 @@ def checked_options(
     **options: Unpack[SendingOptions],
 ) -> dict[str, Any]:
     """Return the options for ``push_batches``, checked in the driver. Raises ConfigurationError, TypeError."""
-    if isinstance(api_key, str):
+    if api_key is not None and not callable(api_key):
         raise ConfigurationError(
             "api_key must be a callable here, or None for PUSHSDK_API_KEY of each executor's environment: a str would "
             "be written into the job, which Spark keeps"
         )
-    if api_key is not None and not callable(api_key):
-        raise must_be("api_key", "a callable or None", api_key)
     check("stop_policy", stop_policy, StopPolicy | None)
     client = AsyncPushClient(base_url, "of-the-executors", **options)
     warn_of_unused(client._options.policy)
     settings = client._lifetime.settings
-    # The address as a plain text: sealed values are not pickled.
-    own = {"base_url": "".join(settings.base_url), "batching": settings.batching, "claims": claims}
-    return {**options, **own, "api_key": api_key, "stop_policy": stop_policy}
+    return {
+        **options,
+        "base_url": "".join(settings.base_url),  # as a plain text: sealed values are not pickled
+        "batching": settings.batching,
+        "claims": claims,
+        "api_key": api_key,
+        "stop_policy": stop_policy,
+    }
 
 
 def divided(options: dict[str, Any], tasks: int, max_users: int) -> dict[str, Any]:

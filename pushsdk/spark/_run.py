@@ -39,7 +39,7 @@ from pushsdk.spark._folder import (
     plant_sentinel,
     watched,
 )
-from pushsdk.spark._tasks import CHUNKS, EMPTY, NULL, ChunkPartition, SendPartition, trouble
+from pushsdk.spark._tasks import CHUNKS, EMPTY, NULL, SendPartition, cut_partition, trouble
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -199,22 +199,22 @@ def _plan(
     plan = folder.new_plan(wanted.run)
     try:
         with _explained(folder):
-            _freeze(df, ChunkPartition(str(plan), wanted.max_users), primary_key=wanted.primary_key, fields=fields)
+            _freeze(df, plan, wanted, fields)
             counts = count(session, folder, plan, primary_key=wanted.primary_key)
     except BaseException:
         folder.drop_plans()
         raise
     plant_sentinel(make, wanted.run)
-    manifest = msgspec.structs.replace(wanted, created=time.time(), **counts)
+    manifest = msgspec.structs.replace(wanted, **counts)
     folder.seal(manifest)
     return manifest
 
 
-def _freeze(df: "DataFrame", partition: ChunkPartition, *, primary_key: str, fields: Sequence[str]) -> None:
+def _freeze(df: "DataFrame", plan: Path, wanted: Manifest, fields: Sequence[str]) -> None:
     """Write the plan. If several rows have the same id, any row counts."""
     import pyspark.sql.functions as sf
 
-    columns = [_named(df, primary_key).cast("string").alias("user_id")]
+    columns = [_named(df, wanted.primary_key).cast("string").alias("user_id")]
     totals = [sf.count(sf.lit(1)).alias("rows")]
     if fields:
         row = sf.struct(*(_value(df, name).alias(name) for name in fields))
@@ -222,8 +222,8 @@ def _freeze(df: "DataFrame", partition: ChunkPartition, *, primary_key: str, fie
         totals.append(sf.first("fields").alias("fields"))
     # Rows without an id are a group, too, so they are counted in the same evaluation.
     users = df.select(*columns).groupBy("user_id").agg(*totals)
-    chunks = users.mapInArrow(partition, CHUNKS)
-    chunks.write.mode("append").parquet(f"file://{partition.plan}")
+    chunks = users.mapInArrow(partial(cut_partition, plan, wanted.max_users), CHUNKS)
+    chunks.write.mode("append").parquet(f"file://{plan}")
 
 
 def count(session: "SparkSession", folder: RunFolder, plan: Path, *, primary_key: str) -> dict[str, Any]:
@@ -333,25 +333,24 @@ def _send(
         ) from error
     finally:
         session.conf.set(_AT_A_TIME, at_a_time)
-    report = folder.completed(report, manifest, file=str(outcomes))
     folder.conclude(outcomes, report)
-    return report
+    return folder.completed(report, manifest, file=str(outcomes))
 
 
 def _report(frame: "DataFrame", outcomes: Path, manifest: Manifest, *, seconds: float, tasks: int) -> SparkReport:
     """Count the outcomes. Raises RunFileError unless every planned user has exactly one."""
     rows = frame.groupBy("outcome", "reason").agg(*_hashes()).collect()
-    total, checksum = sum(row["users"] for row in rows), sum(int(row["checksum"]) for row in rows)
-    if (total, str(checksum)) != (manifest.users, manifest.checksum):
-        raise run_file_error(
-            outcomes,
-            f"the outcomes are of {total:,} users, the plan of {manifest.users:,}, and not each of them is there once: "
-            "files are missing or are not ours; call broadcast with the same arguments to write the outcomes again",
-            outcome=Outcome.UNKNOWN,
-        )
-    users: Counter[str] = Counter()
+    users, checksum = Counter[str](), sum(int(row["checksum"]) for row in rows)
     for row in rows:
         users[row["outcome"].lower()] += row["users"]
+    if (users.total(), str(checksum)) != (manifest.users, manifest.checksum):
+        raise run_file_error(
+            outcomes,
+            f"the outcomes are of {users.total():,} users, the plan of {manifest.users:,}, and not each of them is "
+            "there once: files are missing or are not ours; call broadcast with the same arguments to write the "
+            "outcomes again",
+            outcome=Outcome.UNKNOWN,
+        )
     unsent = [row for row in rows if row["outcome"] == Outcome.NOT_SENT]
     stopped = max(unsent, key=lambda row: row["users"])["reason"] if unsent else None
     return SparkReport(**dict[str, Any](users), seconds=seconds, stopped=stopped, tasks=tasks)

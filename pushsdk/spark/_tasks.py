@@ -45,18 +45,12 @@ def trouble(token: str, host: str, port: int, batches: "Iterable[pa.RecordBatch]
     yield pa.RecordBatch.from_pydict({"trouble": pa.array([problem], pa.string())})
 
 
-class ChunkPartition(msgspec.Struct, frozen=True):
-    """The function that makes the chunks in a partition, for ``mapInArrow``."""
-
-    plan: str
-    """The plan folder. Its name is unique to the run."""
-    max_users: int
-
-    def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        # Else each machine would have its part of the plan.
-        if not Path(self.plan).is_dir():
-            raise ConfigurationError(_UNSHARED)
-        yield from cut(batches, max_users=self.max_users, prefix=f"{_task_number():05}-")
+def cut_partition(plan: Path, max_users: int, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """Cut a partition into chunks, for ``mapInArrow``. ``plan`` is the plan folder, whose name is unique to the run."""
+    # Else each machine would have its part of the plan.
+    if not plan.is_dir():
+        raise ConfigurationError(_UNSHARED)
+    return cut(batches, max_users=max_users, prefix=f"{_task_number():05}-")
 
 
 class SendPartition(Guarded, msgspec.Struct, frozen=True):

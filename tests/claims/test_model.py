@@ -78,8 +78,8 @@ class WildObjects:
     def threads(self, count):
         """Return threads that work in the event loop, and may be slow."""
 
-        def run(work, *arguments):
-            task = asyncio.get_running_loop().create_task(self._slowly(work, *arguments))
+        def run(work):
+            task = asyncio.get_running_loop().create_task(self._slowly(work))
             task.add_done_callback(lambda task: task.exception())
             return asyncio.shield(task)
 
@@ -87,10 +87,10 @@ class WildObjects:
         threads.run = run
         return threads
 
-    async def _slowly(self, work, *arguments):
+    async def _slowly(self, work):
         for _ in range(2):
             await asyncio.sleep(self._dice.choice([0.5, 5.0, 9.0]) if self._dice.random() < self.rate / 2 else 0.0)
-        return work(*arguments)
+        return work()
 
     def _put(self, path, data, mode):
         meta, _ = self._objects.get(path, ({}, b""))

@@ -3,12 +3,11 @@
 from itertools import pairwise
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pushsdk._core.damage import damage_in
-from pushsdk.spark._tasks import EMPTY, NULL, ChunkPartition, chunk_schema, cut
+from pushsdk.spark._tasks import EMPTY, NULL, chunk_schema, cut
 
 
 def batch(ids, rows=None, fields=None):
@@ -47,12 +46,6 @@ def test_rows_without_an_id_are_counted_and_in_no_chunk_and_damaged_ids_are_coun
         (EMPTY, [], 2),
         (damage_in("1.0"), [], 2),
     ]
-
-
-def test_a_partition_is_cut_into_chunks(tmp_path):
-    pytest.importorskip("pyspark")
-    [chunk] = ChunkPartition(str(tmp_path), 3)([batch(["a", "b"])])
-    assert [(row["chunk_id"], row["user_ids"]) for row in chunk.to_pylist()] == [("00000-000000", ["a", "b"])]
 
 
 def test_the_output_has_the_schema():

@@ -36,7 +36,7 @@ from pushsdk._core.policy import Share
 from pushsdk.emulator import Fault
 from pushsdk.spark import DirectoryClaims, _run, broadcast, read_report
 from pushsdk.spark._folder import RunFolder
-from pushsdk.spark._tasks import ChunkPartition, SendPartition, chunk_schema
+from pushsdk.spark._tasks import SendPartition, chunk_schema, cut_partition
 
 installed("spark")
 
@@ -404,12 +404,11 @@ def test_tasks_that_could_not_send_are_an_error_before_anything_is_planned(audie
 
 
 def test_an_executor_that_does_not_see_the_folder_is_an_error(audience, send, service, tmp_path):
-    class Lost(ChunkPartition, frozen=True):
-        def __reduce__(self):
-            return ChunkPartition, (self.plan + "-elsewhere", self.max_users)
+    def lost(plan, *arguments):
+        return cut_partition(plan / "elsewhere", *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_run, "ChunkPartition", Lost)
+        patch.setattr(_run, "cut_partition", lost)
         with pytest.raises(RunFileError, match="does not see run_dir as this process does"):
             send(audience(5), HELLO)
     assert service.requests == 0
