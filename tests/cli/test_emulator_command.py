@@ -106,7 +106,10 @@ async def test_without_a_port_the_default_or_a_free_one_is_taken(monkeypatch, ca
         if not in_use:
             listener.close()
         assert await run_until(signal.SIGINT, port=None) == 0
-    assert (f"127.0.0.1:{port}/" in capsys.readouterr().out) is not in_use
+    out, err = capsys.readouterr()
+    page = out.splitlines()[1].rpartition(" ")[2]
+    assert (f"127.0.0.1:{port}/" in page) is not in_use
+    assert err == in_use * f"pushsdk emulator: port {port} is in use; the page is at {page}\n"
 
 
 @pytest.fixture
@@ -160,7 +163,7 @@ asyncio.run(send())
 
 
 def run_exec(*words, **options):
-    return run_apart("emulator exec", *split(*words), **options)
+    return run_apart("emulator exec --port 0", *split(*words), **options)
 
 
 def test_a_command_reaches_the_service_and_the_verdict_goes_to_stderr():
@@ -224,7 +227,7 @@ sys.exit(9)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_is_forwarded_to_the_command(number):
     code = WAITS.format(number.name)
-    with started("emulator exec --", sys.executable, "-c", code, start_new_session=True) as process:
+    with started("emulator exec --port 0 --", sys.executable, "-c", code, start_new_session=True) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
         _, err = process.communicate(timeout=60)

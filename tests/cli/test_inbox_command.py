@@ -18,16 +18,17 @@ def send(command, user, title):
 
 
 def test_requests_are_lines_or_json_with_bodies_and_a_reset_empties_the_inbox(command, service):
-    service.set_faults([Fault.status(422, first=1)])
-    assert send(command, "ann", "One") == 1
+    service.set_faults([Fault.reset_after(first=1)])
+    assert send(command, "ann", "One") == 3
     assert send(command, "bob", "Two") == 0
     result = command("emulator requests")
-    assert [line.split(maxsplit=1)[1] for line in result.out.splitlines()] == ["push 422 ann One", "push 204 bob Two"]
-    rows = [json.loads(line) for line in command("emulator requests user:bob --json").out.splitlines()]
+    lines = ["push no response (1: reset_after, accepted) ann One", "push 204 bob Two"]
+    assert [line.split(maxsplit=1)[1] for line in result.out.splitlines()] == lines
+    rows = [json.loads(line) for line in command("emulator requests bob --json").out.splitlines()]
     assert [(row["status"], row["body"]["message"]["title"]) for row in rows] == [(204, {"en": "Two"})]
     netloc = urlsplit(service.base_url).netloc
     assert command("emulator reset") == (0, f"emptied the inbox on {netloc}\n", "")
-    assert command("emulator requests") == (0, "", "")
+    assert command("emulator requests") == (0, "", "found no requests with this Api-Key; the page shows all inboxes\n")
 
 
 def test_the_settings_name_the_emulator_if_they_are_of_this_machine_and_else_the_one_that_runs(

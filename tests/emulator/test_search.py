@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.pretty import pretty_repr
 
-from pushsdk.emulator.store.search import Search, parse
+from pushsdk.emulator.store.search import parse
 
 
 @pytest.mark.parametrize(
@@ -24,10 +24,6 @@ from pushsdk.emulator.store.search import Search, parse
 )
 def test_a_line_is_read_into_its_terms(line, same):
     assert parse(line) == parse(same)
-
-
-def test_users_are_left_to_the_store():
-    assert parse("user:u1 user:a:b user:\ud800") == Search(users=("u1", "a:b", "?"))
 
 
 @pytest.mark.parametrize(
@@ -71,8 +67,11 @@ def found():
     db = sqlite3.connect(":memory:")
     db.execute(
         "CREATE TABLE requests(id INTEGER PRIMARY KEY, inbox INTEGER, endpoint TEXT, status INTEGER, accepted INTEGER,"
-        ' fault TEXT, campaign TEXT, title TEXT, text TEXT, langs TEXT, "group" INTEGER AS (id))'
+        ' fault TEXT, campaign TEXT, title TEXT, text TEXT, langs TEXT, "group" INTEGER AS (id),'
+        """ body TEXT AS ('{"userIds": ["order:7", "\\u00557"]}'))"""
     )
+    db.execute("CREATE TABLE inboxes AS SELECT 1 AS id")
+    db.execute("CREATE TABLE received AS SELECT 1 AS inbox, 'order:' AS stem, 7 AS length, '7' AS digits, 4 AS request")
     for *fields, title, text, langs in ROWS:
         db.execute(
             "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -100,6 +99,10 @@ EVERY = [row[0] for row in ROWS if row[1] == 1]
         ('"black friday"', [1]),
         ("title:STRASSE", [3]),
         ("c:\\d", [3]),
+        ("user:order:7 black", [2]),
+        ("order:7", [2, 3, 4, 6, 7, 11]),
+        ("U7", [2, 3, 6, 7, 11]),
+        ("user:u7", []),
         ("lang:de lang:en", [2]),
         ("campaign:0AB5-uuid", [5]),
         ("campaign:0ab8-uuid", []),

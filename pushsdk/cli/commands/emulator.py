@@ -196,6 +196,7 @@ async def _running(arguments: Mapping[str, Any], port: int | None, usual: int) -
                     service = await start(usual)
                 except OSError:
                     service = await start(0)
+                    warn(f"pushsdk emulator: port {usual} is in use; the page is at {service.url}/")
             else:
                 service = await start(port)
         except StoreError as error:

@@ -17,7 +17,7 @@ from pushsdk._core.words import count
 from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.options import JsonLines
 from pushsdk.cli.settings import EMULATOR, find, resolve, running_emulators
-from pushsdk.cli.terminal import print_json, say
+from pushsdk.cli.terminal import print_json, say, warn
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.control.views import RequestPage
 from pushsdk.emulator.store.records import RequestSummary
@@ -34,8 +34,11 @@ def requests(search: Search = "", /, *, profile: Profile = None, json: JsonLines
                 print_json(msgspec.Raw(line))
         return Exit.DONE
     with _answer("GET", "/requests", profile, search=search, limit=_NEWEST) as answer:
-        for request in reversed(msgspec.json.decode(answer.read(), type=RequestPage).requests):
-            say(_line(request))
+        found = msgspec.json.decode(answer.read(), type=RequestPage).requests
+    for request in reversed(found):
+        say(_line(request))
+    if not found:
+        warn("found no requests with this Api-Key; the page shows all inboxes")
     return Exit.DONE
 
 
@@ -92,8 +95,9 @@ def _answer(method: str, path: str, profile: str | None, **query: object) -> Ite
 
 def _line(request: RequestSummary) -> str:
     time = f"{datetime.fromtimestamp(request.time):%H:%M:%S}"
-    status = request.status or f"no response ({request.fault})"
+    status, accepted = request.status or "no response", ", accepted" if request.accepted else ""
+    fault = f" ({request.fault}{accepted})" if request.fault else ""
     text = request.error or next(iter(request.title.values()), "")
     others = f" and {request.users - 1} more" if request.users > 1 else ""
     users = f"{request.first_user}{others}" if request.first_user else count(request.users)
-    return f"{time} {request.endpoint} {status} {users} {text}".rstrip()
+    return f"{time} {request.endpoint} {status}{fault} {users} {text}".rstrip()

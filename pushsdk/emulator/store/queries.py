@@ -31,6 +31,7 @@ from pushsdk.emulator.store.records import (
     RequestRecord,
     RequestSummary,
     UserCount,
+    user_key,
 )
 from pushsdk.emulator.store.search import Search
 
@@ -190,7 +191,7 @@ class Store:
 
     def accepted(self, inbox: InboxRef, user_id: str) -> int:
         """Count the accepted pushes to this user."""
-        return int(self._first(_ACCEPTED, inbox.id, *_key(user_id))[0])
+        return int(self._first(_ACCEPTED, inbox.id, *user_key(user_id))[0])
 
     def received(
         self, inbox: InboxRef, *, like: str = "", after: str = "", same: int = 1, limit: int | None = None
@@ -200,7 +201,7 @@ class Store:
         Pushes are equal if `PushBody.digest` is: equal message and custom fields, in one request or several.
         """
         # The whole list begins before the empty id, which pages leave out.
-        start = ("", -1, "") if limit is None else _key(after)
+        start = ("", -1, "") if limit is None else user_key(after)
         values = (inbox.id, like, *start)
         with self.open().reading() as db, closing(db.execute(_SQL["received"], values)) as rows:
             counts = ((user, [times for _, times in group]) for user, group in groupby(rows, itemgetter(0)))
@@ -214,7 +215,7 @@ class Store:
 
         Bodies are included newest first, up to ``size`` bytes in all; further ones are empty.
         """
-        key = _key(user_id)
+        key = user_key(user_id)
         with self.open().reading() as db:
             (accepted,) = db.execute(_ACCEPTED, (inbox.id, *key)).fetchone()
             rows = db.execute(_SQL["delivered"], (inbox.id, *key, limit, size)).fetchall()
@@ -281,17 +282,11 @@ def _insert(db: Connection, record: RequestRecord) -> int:
     db.executemany(
         "INSERT INTO received VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (record.inbox, *_key(user), record.digest, request, times)
+            (record.inbox, *user_key(user), record.digest, request, times)
             for user, times in Counter(record.user_ids).items()
         ],
     )
     return request
-
-
-def _key(user: str) -> tuple[str, int, str]:
-    """Return the columns that hold a user id, which sort as people count."""
-    stem = user.rstrip("0123456789")
-    return stem, len(user), user.removeprefix(stem)
 
 
 def _summary(row: Any) -> RequestSummary:
@@ -305,11 +300,4 @@ def _where(inbox: InboxRef, search: Search, after: int, before: int, key: str = 
     condition = f" AND {search.condition}" if search.condition else ""
     own = [] if inbox == ALL_INBOXES else [inbox.id]
     where = f"FROM requests WHERE{' inbox = ? AND' * len(own)} {key} > ? AND {key} < ?{condition}"
-    values: list[Any] = [*own, after, before, *search.values]
-    for user in search.users:
-        where += (
-            f" AND (id IN (SELECT request FROM received WHERE inbox {'= ?' if own else 'IN (SELECT id FROM inboxes)'}"
-            f" AND (stem, length, digits) = (?, ?, ?)) OR {_SQL['refused_to']})"
-        )
-        values += [*own, *_key(user), user]
-    return where, values
+    return where, [*own, after, before, *search.values]

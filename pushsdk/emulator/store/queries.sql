@@ -8,10 +8,6 @@ SELECT :inbox, :time, :endpoint, :status, :accepted, :fault, :error, :users,
      AND endpoint = 'push' AND :endpoint = 'push' AND title = :title AND text = :text AND title || text <> '')
 FROM inboxes WHERE id = :inbox;
 
--- refused_to: the condition that a request which was not accepted, and may be no JSON, names this user
-NOT accepted AND CASE WHEN json_valid(CAST(body AS TEXT))
-    THEN ? IN (SELECT value FROM json_each(CAST(body AS TEXT), '$.userIds')) ELSE 0 END;
-
 -- request: with max(id), the other columns are those of the newest request of a group
 SELECT max(id) AS id, "group", count(*) AS requests, sum(users * accepted) AS reached,
     sum(NOT accepted OR coalesce(status, 999) > 299) AS failed,

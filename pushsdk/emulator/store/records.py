@@ -164,3 +164,9 @@ class UserCount(Struct, frozen=True):
     user_id: str
     accepted: int
     same: int
+
+
+def user_key(user: str) -> tuple[str, int, str]:
+    """Return the columns that hold a user id, which sort as people count."""
+    stem = user.rstrip("0123456789")
+    return stem, len(user), user.removeprefix(stem)

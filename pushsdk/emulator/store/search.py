@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pushsdk.emulator.store.records import Redacted
+from pushsdk.emulator.store.records import Redacted, user_key
 
 _MAX_LINE = 2_000  # characters per line
 _MAX_TERMS = 50  # SQLite bounds the expression depth
@@ -22,22 +22,21 @@ _TERM = re.compile(r'(?:([A-Za-z]++):)?+(?:"((?:[^"\\]|\\.?+)*+)"?+|(\S*+))', re
 _STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
 
 # A delay is a fault too, but the client gets the true response: such a request has not failed.
-# The texts are stored case-folded, the languages like " de en ".
+# The texts are stored case-folded, the languages like " de en ". A request that was not accepted may be no JSON.
 _SQL: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("search.json").read_text())
-_IS, _TEXTS, _TERMS = _SQL["is"], _SQL["texts"], _SQL["terms"]
+_IS, _WORD, _TERMS = _SQL["is"], _SQL["word"], _SQL["terms"]
 
 
 class Search(Redacted, frozen=True, kw_only=True):
     """A parsed search line: an SQL condition over the table ``requests`` with its values, empty for all requests.
 
-    ``users`` are looked up in the store's index. ``partial`` is True if part of the line was ignored (a term without
-    a value, or more than the bounds allow), so the search finds too much: never delete by such a search.
+    ``partial`` is True if part of the line was ignored (a term without a value, or more than the bounds allow), so the
+    search finds too much: never delete by such a search.
     ``names_fate`` is True if the line has an ``is:accepted``, ``is:refused``, ``is:failed`` or a status.
     """
 
     condition: str = ""
     values: tuple[str | int, ...] = ()
-    users: tuple[str, ...] = ()
     partial: bool = False
     names_fate: bool = False
 
@@ -48,20 +47,17 @@ def parse(line: str) -> Search:
     text = line[:_MAX_LINE].encode("utf-8", "replace").decode()
     terms = [match for match in _TERM.finditer(text) if match[0]]
     partial = len(line) > _MAX_LINE or len(terms) > _MAX_TERMS
-    users: list[str] = []
     groups: dict[object, list[_Condition]] = {}  # alternatives by subject
     for term in terms[:_MAX_TERMS]:
         prefix, value = (term[1] or "").lower(), _value(term)
         if not value and prefix in _NEED_VALUES:
             partial = True
-        elif prefix == "user":
-            users.append(value)
         else:
             condition = _condition(prefix, value, term)
             groups.setdefault(condition.subject, []).append(condition)
     names_fate = not groups.keys().isdisjoint(("fate", "status"))
     sql, values = _joined(groups.values())
-    return Search(condition=sql, values=values, users=tuple(users), partial=partial, names_fate=names_fate)
+    return Search(condition=sql, values=values, partial=partial, names_fate=names_fate)
 
 
 def misread(line: str) -> str | None:
@@ -102,7 +98,7 @@ def _condition(prefix: str, value: str, term: re.Match[str]) -> _Condition:
     if condition is not None:
         return condition
     word = value if term[1] is None else f"{term[1]}:{value}"
-    return _Condition(term, " OR ".join(_TEXTS.values()), [word.casefold()] * 2)
+    return _Condition(term, " OR ".join(_WORD.values()), [*[word.casefold()] * 2, *user_key(word), word])
 
 
 def _group(value: str, term: object) -> _Condition | None:
@@ -126,12 +122,13 @@ def _status(value: str, _term: object) -> _Condition | None:
 
 # The condition for a term by its prefix; without a prefix, or with None, the term is a word.
 _READERS: dict[str, Callable[[str, object], _Condition | None]] = {
-    "title": lambda value, term: _Condition(term, _TEXTS["title"], [value.casefold()]),
-    "body": lambda value, term: _Condition(term, _TEXTS["body"], [value.casefold()]),
+    "title": lambda value, term: _Condition(term, _WORD["title"], [value.casefold()]),
+    "body": lambda value, term: _Condition(term, _WORD["body"], [value.casefold()]),
     "lang": lambda value, term: _Condition(term, _TERMS["lang"], [f" {value.casefold()}{end}" for end in " -_"]),
     "campaign": lambda value, term: _Condition(term, _TERMS["campaign"], [value.lower()]),
+    "user": lambda value, term: _Condition(term, _WORD["user"], [*user_key(value), value]),
     "group": _group,
     "is": _is,
     "status": _status,
 }
-_NEED_VALUES = {"", "user", *_READERS}
+_NEED_VALUES = {"", *_READERS}
