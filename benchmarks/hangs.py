@@ -96,10 +96,13 @@ def recovered(case: Case, measured: Measured) -> Goal:
 
 
 def hung(case: Case, measured: Measured) -> list[Goal]:
-    probes = math.ceil(case.during / case.timeout)
-    most = measured.in_flight + probes
+    # A probe is the call that waits with the most time left. At a low rate that call has waited for a while, and none
+    # may be in flight at first.
+    probes = round(case.during / (case.timeout - 0.5 / case.rate))
+    in_flight = max(1, measured.in_flight)
+    most = in_flight + probes
     count = Spread.of([unknown(measured.calls)])
-    name = f"{case.name}: UNKNOWN, of {measured.in_flight} in flight and {probes} probes"
+    name = f"{case.name}: UNKNOWN, of {in_flight} in flight and {probes} probes"
     return [Goal(name, count, at_most=most), recovered(case, measured)]
 
 
