@@ -3,7 +3,8 @@
 Only constructors, the linter and the command line import this module. All other code states the rule and the value.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
+from typing import Any
 
 from pushsdk._core.errors import warn_caller
 from pushsdk._core.words import fold, near_word
@@ -27,10 +28,14 @@ def near_name(name: str, known: Collection[str], cutoff: float = 0.8) -> str | N
     return alias if alias in known else near_word(name, known, cutoff)
 
 
-def check_options(call: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise TypeError for the unknown name that is first in the alphabet. ``call`` names the function in the text."""
-    name = min({*names}.difference(known), default=None)
+def check_options(call: str, options: Any, known: Collection[str]) -> None:
+    """Raise TypeError for the unknown name that is first in the alphabet. ``call`` names the function in the text.
+
+    Then the options are cleared: the value may be the Api-Key, and an error's traceback may show local variables.
+    """
+    name = min(options.keys() - known, default=None)
     if name is not None:
+        options.clear()
         near = near_name(name, known, 0.65)
         hint = f": did you mean {near!r}?" if near else ""
         raise TypeError(f"{call}() got an unexpected keyword argument {name!r}{hint}")

@@ -4,7 +4,6 @@ Values and arithmetic only; the clock and the random draw are arguments. tenacit
 interpreted.
 """
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Set
 from datetime import timedelta
@@ -35,18 +34,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Base class for the settings. A ``timedelta`` is taken wherever seconds are."""
 
     def __post_init__(self) -> None:
-        for name in _names_of_seconds(type(self)):
+        for name, kind in kinds_of(type(self)).items():
             value = getattr(self, name)
+            if kind not in (Delay, Duration, Duration | None):
+                continue
             if isinstance(value, timedelta):
                 msgspec.structs.force_setattr(self, name, value.total_seconds())
             else:
                 warn_of_milliseconds(f"{type(self).__name__}.{name}", value)
         check_fields(self)
-
-
-@functools.cache
-def _names_of_seconds(settings: type[Settings]) -> tuple[str, ...]:
-    return tuple(name for name, kind in kinds_of(settings).items() if kind in (Delay, Duration, Duration | None))
 
 
 Unknown = Literal["raise", "retry_if_collapsible", "retry"]

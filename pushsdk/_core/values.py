@@ -32,10 +32,6 @@ def plain(value: object, path: Path) -> Any:
     raise value_error(path, f"{kind_of(value)} is not JSON: pass a text or a number instead")
 
 
-def _same(value: bool | None, path: Path) -> bool | None:
-    return value
-
-
 def _integer(value: int, path: Path) -> int:
     if not -(2**63) <= value < 2**64:
         raise value_error(path, "the integer does not fit 64 bits")
@@ -84,7 +80,7 @@ def _key(key: object, path: Path) -> str:
 
 _PLAIN: tuple[tuple[Any, Callable[[Any, Path], Any]], ...] = (
     (str, unicode_text),
-    ((NoneType, bool), _same),
+    ((NoneType, bool), lambda value, _: value),
     (int, _integer),
     (float, _number),
     (Model, _model),

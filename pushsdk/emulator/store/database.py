@@ -144,8 +144,7 @@ def _locked_path(path: Path, stack: ExitStack) -> Path:
 
 
 def _discard(guard: ProcessGuard, ending: ExitStack) -> None:
-    end = ending.pop_all if guard.is_inherited else ending.close  # a forked child leaves all to its parent
-    end()
+    (ending.pop_all if guard.is_inherited else ending.close)()  # a forked child leaves all to its parent
 
 
 def _close_all(connections: list[sqlite3.Connection]) -> None:
