@@ -12,6 +12,7 @@ from weakref import ref
 
 import msgspec
 
+from pushsdk._core.batching import SENDING
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Failure
@@ -205,7 +206,10 @@ class Lifetime:
         for part in filter(None, (engine.transport, self._keyed)):
             with suppress(Exception):
                 await part.close()
-        return DrainReport(unknown=tuple(user for call in engine.work.calls for user in unsettled(call)))
+        lost = defaultdict[bool, list[str]](list)
+        for call in engine.work.calls:
+            lost[call.batch is not None and call.batch.state >= SENDING] += unsettled(call)
+        return DrainReport(not_sent=tuple(lost[False]), unknown=tuple(lost[True]))
 
     def stats(self) -> ClientStats:
         """Return the current counters."""
@@ -231,5 +235,6 @@ def _drain_report(engine: Engine) -> DrainReport:
         if not call.abandoned:
             for users, verdict in call.parts:
                 ended[verdict.outcome.lower()] += users
-    by_outcome = {outcome: tuple(users) for outcome, users in ended.items()}
-    return DrainReport(**by_outcome, abandoned=tuple(engine.pending.abandoned))
+    return DrainReport(
+        **{outcome: tuple(users) for outcome, users in ended.items()}, abandoned=tuple(engine.pending.abandoned)
+    )

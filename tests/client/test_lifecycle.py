@@ -85,14 +85,18 @@ if sys.argv[1] == "uvloop":
 else:
     first = asyncio.new_event_loop()
 message = {"body": {"en": "hi"}, "iosEnabled": True}
-client = pushsdk.AsyncPushClient(f"http://127.0.0.1:{listener.getsockname()[1]}", "key")
+limits = pushsdk.Limits(in_flight=1)
+client = pushsdk.AsyncPushClient(f"http://127.0.0.1:{listener.getsockname()[1]}", "key", limits=limits)
 first.run_until_complete(client.send("u", message))
 call = first.create_task(client.send("v", message))
 while not arrival.is_set():
     first.run_until_complete(asyncio.sleep(0.001))
+waiting = first.create_task(client.send("w", {**message, "ttl": 9}))
+first.run_until_complete(asyncio.sleep(0.001))
 first.close()
 
-print(asyncio.run(client.aclose()).unknown, client.closed, asyncio.run(client.aclose()).unknown)
+report = asyncio.run(client.aclose())
+print(report.unknown, report.not_sent, client.closed, asyncio.run(client.aclose()).unknown)
 """
 
 
@@ -100,7 +104,7 @@ print(asyncio.run(client.aclose()).unknown, client.closed, asyncio.run(client.ac
 def test_a_client_whose_loop_is_gone_is_closed_in_another(loop):
     pytest.importorskip(loop)
     code, output, errors = run_program(LOOP_IS_GONE, loop)
-    assert (code, output.strip()) == (0, "('v',) True ()"), errors
+    assert (code, output.strip()) == (0, "('v',) ('w',) True ()"), errors
 
 
 FORK = """
