@@ -5,7 +5,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -244,56 +244,60 @@ class Pipeline:
         finally:
             limiter.run_requests -= 1
 
-    async def _send_at_once(self) -> Any:
+    async def _send_at_once(self) -> ChunkAttempt | None:
         """Send on idle connections, without a task as long as each request is answered by a plain 204.
 
-        A request takes a callback after its claim, and one after its response. Returns the ``ChunkAttempt`` that needs
-        a task; None if no request is left or may start. Raises as ``_next``.
+        Returns the attempt that needs a task; None if no request is left or may start. Raises as ``_next``.
         """
         self._log.check()
-        sender, requests, waiter = self._sender, self._engine.sender, self._loop.create_future()
-        attempt: Any = None
-
-        def begin() -> None:
-            nonlocal attempt
-            attempt = None
-            attempt = self._next()
-            if attempt is not None and sender.reserve(attempt):
-                self._log.claim_soon(attempt.chunk.positions, go_on, resent=attempt.in_doubt)
-                return
-            if attempt is None:
-                self._workers -= 1  # at once: of the workers above a limit that has fallen, only so many end
-            waiter.set_result(None)
+        waiter = self._loop.create_future()
+        attempt: ChunkAttempt | None = None
 
         def go_on(is_good: bool) -> None:
+            nonlocal attempt
             if waiter.done():
                 return
             try:
-                if not attempt.evidence.started_writing:
-                    if requests.begin(attempt, go_on, may_begin=is_good and sender.stopping.may_begin()):
-                        return
-                    attempt.record(_UNCLAIMED)
-                elif is_good and requests.accept(attempt) is not None:
-                    self._log.settle(attempt.chunk.positions, DELIVERED.status)
-                    sender.count(attempt.users, DELIVERED.status)
-                    begin()
-                    return
-                waiter.set_result(None)
+                attempt = steps.send(is_good)
             except Exception as error:  # noqa: BLE001 - raised below
+                attempt = None
                 waiter.set_exception(error)
 
+        steps = self._steps(waiter, go_on)
         try:
-            with sender.stopping.clock:
-                begin()
+            with self._sender.stopping.clock:
+                attempt = next(steps)
                 await waiter
         except asyncio.CancelledError:
-            if attempt is not None:  # pragma: no branch - the last request may have ended in the same turn
+            if attempt:  # pragma: no branch - the last request may have ended in the same turn
                 # Cancelled again where it waits, which records its outcome.
                 task: Any = asyncio.current_task()
                 task.cancel()
-                await sender.deliver(attempt)
+                await self._sender.deliver(attempt)
             raise  # pragma: no cover - reached only if the last request had just ended
         return attempt
+
+    def _steps(self, waiter: Any, go_on: Callable[[bool], None]) -> Generator[ChunkAttempt | None, bool]:
+        """Yield each request twice, as it waits for its claim and for its response: ``go_on`` follows both.
+
+        Resolves the waiter before it yields the last one.
+        """
+        sender, requests = self._sender, self._engine.sender
+        while (attempt := self._next()) and sender.reserve(attempt):
+            self._log.claim_soon(attempt.chunk.positions, go_on, resent=attempt.in_doubt)
+            is_claimed = yield attempt
+            if not requests.begin(attempt, go_on, may_begin=is_claimed and sender.stopping.may_begin()):
+                attempt.record(_UNCLAIMED)
+                break
+            is_plain = yield attempt
+            if not is_plain or requests.accept(attempt) is None:
+                break
+            self._log.settle(attempt.chunk.positions, DELIVERED.status)
+            sender.count(attempt.users, DELIVERED.status)
+        if attempt is None:
+            self._workers -= 1  # at once: of the workers above a limit that has fallen, only so many end
+        waiter.set_result(None)
+        yield attempt
 
     def _retry_given_up(self) -> bool:
         """Queue the requests that were given up if the message was accepted for any user; otherwise reject them."""
