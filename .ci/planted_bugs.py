@@ -87,10 +87,12 @@ RETRIES = [
         "_io.sender:RequestSender.reserve",
         """
             fast = self.transport.fast
-            if fast is None or self.work.closed or not request.is_asked or request.key.__class__ is NoKey:
+            if fast is None or self.work.closed or not request.is_asked or type(request.key) is NoKey:
                 return False
-            connection = self.open(request).connection = fast.reserve(request.body)
-            return connection is not None
+            connection = fast.takes(request.body) and fast.take_idle()
+            if connection:
+                self.open(request, connection)
+            return bool(connection)
         """,
         "tests/runs/test_run_wire.py",
     ),
@@ -168,7 +170,7 @@ DEADLINES = [
         "a call that can't be answered in time is begun",
         "_io.queue:SendQueue._drop_late",
         """
-            for call in [call for call in batch.calls if call.future.done()]:
+            for call in [call for call in batch.units if call.future.done()]:
                 self.leave(call, batch, Failure.CANCELLED)
         """,
         "tests/io/test_overload.py::test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time",
@@ -251,7 +253,7 @@ DEADLINES = [
         "an attempt has no deadline",
         "_io.sender:RequestSender.open",
         """
-            flight = original(self, request)
+            flight = original(self, request, connection)
             flight.deadline = request.deadline
             return flight
         """,
@@ -288,15 +290,15 @@ BATCHES = [
         "_core.batching:Batches.join",
         """
             joinable = self._joinable.get(content)
-            if joinable is None or joinable.users + call.unsettled > joinable.max_users:
+            if joinable is None or joinable.users + call.unsettled > self._bounds(0)[0]:
                 return None
-            joinable.calls.append(call)
+            joinable.units.append(call)
             joinable.users += call.unsettled
             joinable.size += len(call.ids) + 1
             call.batch = joinable
             return joinable
         """,
-        "tests/core/test_batching.py::test_what_was_learned_bounds_what_is_merged",
+        "tests/core/test_batching.py::test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds",
     ),
     Bug(
         "a batch grows beyond max_users",
@@ -314,7 +316,8 @@ BATCHES = [
         "two tenants share a request, under one key",
         "_core.batching:Batches.join",
         """
-            content = next((other for other in self._joinable if other[:3] == content[:3]), content)
+            of = attrgetter("message", "custom_fields", "options")
+            content = next((other for other in self._joinable if of(other) == of(content)), content)
             return original(self, content, call)
         """,
         "tests/io/test_tenants.py::test_two_tenants_that_send_an_equal_message_at_once_are_pushed_under_their_keys",
@@ -323,7 +326,8 @@ BATCHES = [
         "calls with different retry policies share a request",
         "_core.batching:Batches.join",
         """
-            content = next((other for other in self._joinable if other[:2] == content[:2]), content)
+            of = attrgetter("message", "custom_fields")
+            content = next((other for other in self._joinable if of(other) == of(content)), content)
             return original(self, content, call)
         """,
         "tests/io/test_coalescing.py::test_sends_that_differ_in_anything_do_not_meet",
@@ -332,7 +336,8 @@ BATCHES = [
         "calls with different messages share a request",
         "_core.batching:Batches.join",
         """
-            content = next((other for other in self._joinable if other[2:] == content[2:]), content)
+            of = attrgetter("options", "api_key")
+            content = next((other for other in self._joinable if of(other) == of(content)), content)
             return original(self, content, call)
         """,
         "tests/io/test_backpressure.py::test_the_bytes_of_the_limit_and_one_call_are_held_however_many_calls_wait",
@@ -586,7 +591,7 @@ CONNECTIONS = [
     ),
     Bug(
         "a connection that was idle too long is used",
-        "_io.fast_post:FastPost._take_idle",
+        "_io.fast_post:FastPost.take_idle",
         "return self._idle.pop() if self._idle else None",
         "tests/io/test_fast_post.py::test_an_idle_connection_is_kept_for_less_than_the_server_announces",
     ),

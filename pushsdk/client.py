@@ -263,10 +263,10 @@ class AsyncPushClient(ClientViews):
             options = self._lifetime.options_of(options.policy, options.timeout, keyed=True, is_urgent=urgent)
             separate = Content(encoded, fields, options, self._credentials.key)
             return await keyed.send(engine, call, separate, key=idempotency_key)
-        content = (encoded, fields, options, self._credentials.key)
+        content = Content(encoded, fields, options, self._credentials.key)
         try:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
-            if content[3] is None:
+            if content.api_key is None:
                 content = await engine.queue.with_key(call, content)
             receipt = await engine.queue.submit(call, content)
         except BaseException as error:
@@ -296,13 +296,14 @@ class AsyncPushClient(ClientViews):
             raise must_be("user_id", "a str, as send takes several ids", user_id, ValidationError)
         engine = self._lifetime.enter()
         call, options = self._call_of(engine, user_id, timeout, retry)
-        content = (*wire.encode_content(message, custom_fields), options, self._credentials.key)
+        encoded, fields = wire.encode_content(message, custom_fields)
+        content = Content(encoded, fields, options, self._credentials.key)
         queue = engine.queue
         if engine.backlog.is_full:
             queue.refuse(call, Failure.QUEUE_FULL)
         future = call.future = SubmittedSend(loop=engine.loop)
         future.call, future.queue = call, queue
-        if content[3] is None:
+        if content.api_key is None:
             queue.submit_with_key(call, content)
         else:
             queue.submit(call, content)

@@ -38,20 +38,17 @@ class AttemptTimes:
         # Time of the last response, or of the first byte since when responses are due; the next start in a silence.
         self._quiet_since = self._probe_at = -math.inf
 
-    @property
-    def silent_from(self) -> float:
-        """The time after which the service counts as silent."""
-        if self.is_stalled:
-            return -math.inf
-        if not (self.unanswered and self.usual):
-            return math.inf
+    def is_silent(self, now: float) -> bool:
+        """Return True if responses are due for so long that the service counts as silent."""
+        if self.is_stalled or not (self.unanswered and self.usual):
+            return self.is_stalled
         # The first of several responses comes earlier than a single one.
         margin = (self.likely - self.usual) / self.unanswered
-        return self._quiet_since + self.usual + (margin if margin > GRANULARITY else GRANULARITY)
+        return now - self._quiet_since > self.usual + (margin if margin > GRANULARITY else GRANULARITY)
 
     def not_before(self, now: float, in_flight: int) -> float:
         """Return the time before which no request starts, with so many in flight."""
-        return self._probe_at if in_flight and now > self.silent_from else now
+        return self._probe_at if in_flight and self.is_silent(now) else now
 
     def needed(self, *, others_wait: bool) -> float:
         """Return the seconds that a call must have left to be begun.
@@ -65,7 +62,7 @@ class AttemptTimes:
 
     def started(self, now: float) -> None:
         """Note that a request starts. During a silence it is a probe."""
-        if now > self.silent_from:
+        if self.is_silent(now):
             self._probe_at = self._quiet_since + PROBE_AFTER * (now - self._quiet_since)
 
     def sent(self, now: float) -> None:
@@ -85,7 +82,7 @@ class AttemptTimes:
         if sent is None:
             return
         seconds, usual = now - sent, self.usual
-        if status is None and (now > self.silent_from or not usual):
+        if status is None and (self.is_silent(now) or not usual):
             # Its time tells how long the silence lasts, not how long an attempt takes.
             self.is_stalled = True
         if (status is not None and status < 300) or not (self.is_stalled or seconds <= usual):

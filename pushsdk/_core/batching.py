@@ -6,7 +6,7 @@ Decides and counts; the shell awaits. No order is promised between calls.
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -20,24 +20,15 @@ FRAME = 48
 _ids_of = attrgetter("ids")
 
 
-class Content(NamedTuple):
-    """Merge key: calls with equal bytes, options and Api-Key may share a request.
-
-    A plain tuple with the same items is equal and much faster to create: only the first call of a batch needs names.
-    """
+# It keeps its hash: a lone call is looked up, put and removed.
+class Content(Guarded, msgspec.Struct, frozen=True, cache_hash=True):
+    """Merge key: calls with equal bytes, options and Api-Key may share a request."""
 
     message: bytes
     custom_fields: bytes | None
     options: Options
     api_key: Any = None
     """A Secret, or why the callable gave none; None before it is asked."""
-
-    def __repr__(self) -> str:
-        return f"Content(message bytes={len(self.message)})"
-
-
-Key = tuple[bytes, bytes | None, Options, Any]
-"""A ``Content``, or a plain tuple equal to one."""
 
 
 # Without the cycle collector: it would traverse tens of thousands of queued calls again and again. So a cycle through
@@ -81,9 +72,9 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
             self.future.set_result(None)
 
     def settle(self, users: tuple[str, ...], verdict: Verdict, receipt: object = None) -> bool:
-        """Record the verdict on these users. Return True, and wake the caller, if no user is left.
+        """Record the verdict on these users, and wake the caller if no user is left.
 
-        ``receipt`` is the caller's result if all its users have this verdict.
+        Return True if that has stopped waiting. ``receipt`` is the result for a caller with one user.
         """
         unsettled = self.unsettled = self.unsettled - len(users)
         if unsettled:
@@ -98,8 +89,10 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
         # ``wake``, without a call.
         future = self.future
         if future is not None and not future.done():
+            if receipt is not None and (self.duplicates or len(users) > 1):
+                receipt = None
             future.set_result(receipt)
-        return True
+        return self.abandoned
 
     @property
     def parts(self) -> Sequence[tuple[tuple[str, ...], Verdict]]:
@@ -138,16 +131,14 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """Calls with equal content that share a request."""
 
     content: Content
-    calls: list[Call]
+    units: list[Call]
+    """The calls."""
     users: int
     """Number of users. Counted by ``Batches.join`` and ``remove``."""
     size: int
     """Body bytes. Counted by ``Batches.join`` and ``remove``."""
     frame: int
     """Body bytes that are not ids."""
-    max_users: int
-    max_bytes: int
-    """Merge bounds. Updated by ``Batches``."""
     context: Any
     """The context variables from the call that opened the batch."""
     state: BatchState = OPEN
@@ -163,27 +154,17 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     has_slot: bool = False
     """True while the batch holds a slot that no request has taken over. Set by the shell."""
 
-    # With ``users`` and the next two, a batch is the part that a request for all its calls carries.
+    # With ``users``, ``units`` and the next two, a batch is the part that a request for all its calls carries.
     history = ()
-
-    @property
-    def units(self) -> Sequence[Call]:
-        """The calls."""
-        return self.calls
 
     @property
     def ids(self) -> EncodedIds:
         """The calls' encoded ids."""
-        return self.calls[0].ids if len(self.calls) == 1 else join_ids(map(_ids_of, self.calls))
-
-    @property
-    def is_full(self) -> bool:
-        """Return True if no further call fits."""
-        return self.users >= self.max_users or self.size >= self.max_bytes
+        return join_ids(map(_ids_of, self.units))
 
     def remove(self, call: Call) -> None:
         """Remove a call that leaves before the batch is sent."""
-        self.calls.remove(call)
+        self.units.remove(call)
         self.users -= len(call.users)
         self.size -= len(call.ids) + 1
         if self.taken is not None:
@@ -196,31 +177,28 @@ class Batches:
     def __init__(self, batching: Batching, sizes: LearnedSizes) -> None:
         self._batching = batching
         self._sizes = sizes
-        self._joinable: dict[Key, Batch] = {}
-        # The number of lessons from which the joinable batches' bounds were made.
-        self._lessons = sizes.lessons
+        self._joinable: dict[Content, Batch] = {}
 
-    def join(self, content: Key, call: Call) -> Batch | None:
+    def join(self, content: Content, call: Call) -> Batch | None:
         """Add the call to the joinable batch with its content. Return None if there is none that takes the call.
 
         A batch without room for the call, or with one of the call's users, is closed for good. Across calls each
         occurrence of a user is a push.
         """
-        if self._lessons != self._sizes.lessons:
-            self._relearn()
         joinable = self._joinable.get(content)
         if joinable is None:
             return None
         users = joinable.users + call.unsettled
         size = joinable.size + len(call.ids) + 1
-        if users <= joinable.max_users and size <= joinable.max_bytes:
+        max_users, max_bytes = self._bounds(joinable.frame)
+        if users <= max_users and size <= max_bytes:
             taken = joinable.taken
             if taken is None:
-                taken = joinable.taken = {user for other in joinable.calls for user in other.users}
+                taken = joinable.taken = {user for other in joinable.units for user in other.users}
             taken.update(call.users)
             # Fewer distinct users than users: a user in the call is in the batch already.
             if len(taken) >= users:
-                joinable.calls.append(call)
+                joinable.units.append(call)
                 joinable.users = users
                 joinable.size = size
                 call.batch = joinable
@@ -229,17 +207,15 @@ class Batches:
         del self._joinable[content]
         return None
 
-    def _relearn(self) -> None:
-        self._lessons = self._sizes.lessons
-        for batch in self._joinable.values():
-            batch.max_users, batch.max_bytes = self._bounds(batch.frame)
+    def is_full(self, batch: Batch) -> bool:
+        """Return True if no further call fits into the batch."""
+        max_users, max_bytes = self._bounds(batch.frame)
+        return batch.users >= max_users or batch.size >= max_bytes
 
     def open(self, content: Content, call: Call, context: object = None, *, is_joinable: bool = True) -> Batch:
         """Return a new batch with this call and its context. Other calls may join if ``is_joinable``."""
         frame = FRAME + len(content.message) + len(content.custom_fields or b"")
-        max_users, max_bytes = self._bounds(frame)
-        size = frame + len(call.ids) + 1
-        batch = call.batch = Batch(content, [call], len(call.users), size, frame, max_users, max_bytes, context)
+        batch = call.batch = Batch(content, [call], len(call.users), frame + len(call.ids) + 1, frame, context)
         if is_joinable:
             self._joinable[content] = batch
         return batch
@@ -254,7 +230,7 @@ class Batches:
         if state is DONE:
             # The calls refer to the batch, and neither is known to the cycle collector.
             batch.entry = batch.context = batch.request = None
-            batch.calls = []
+            batch.units = []
 
     def _bounds(self, frame: int) -> tuple[int, int]:
         batching, sizes = self._batching, self._sizes

@@ -80,5 +80,5 @@ def _user_id(user_id: object, path: Path) -> str:
 def push_body(ids: EncodedIds, message: bytes, custom_fields: bytes | None) -> bytes:
     """Return a push request's body from its encoded parts, without further checks."""
     if custom_fields is None:
-        return b'{"userIds":[%b],"message":%b}' % (ids, message)
+        return b"".join((b'{"userIds":[', ids, b'],"message":', message, b"}"))
     return b'{"userIds":[%b],"message":%b,"customFields":%b}' % (ids, message, custom_fields)

@@ -8,8 +8,6 @@ class LearnedSizes:
         #: Largest request to merge, in users and in bytes of the body; None until a 413.
         self.users: int | None = None
         self.bytes: int | None = None
-        #: Number of times that they were learned.
-        self.lessons = 0
 
     def fits(self, users: int, frame: int, ids: int) -> bool:
         """Return True if a request with this size is within the bounds, or if fewer ids would not make it fit."""
@@ -20,7 +18,6 @@ class LearnedSizes:
 
     def learn(self, users: int, frame: int, ids: int) -> None:
         """Learn from a request with this size that was too large. Only its ids can be made fewer, not its frame."""
-        self.lessons += 1
         # The larger half has one user more, and some bytes.
         half, size = (users + 1) // 2, frame + ids // 2 + ids // 16
         self.users, self.bytes = min(self.users or half, half), min(self.bytes or size, size)

@@ -338,9 +338,11 @@ def _plain_message() -> re.Pattern[bytes]:
     text = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
     # Without braces; begins with a letter or a sign that is not white space.
     plain = r'"(?:[!#-Z^-z|~\xc3-\xe0\xe4-\xf4]|\xe3[\x81-\xbf])[^"\\{}]*+(?:\\.[^"\\{}]*+)*+"'
-    texts = rf'\{{(?:,?"[A-Za-z]{{2,3}}(?:[_-][A-Za-z0-9]{{1,8}})*+":{plain})++\}}'
+    named = rf'"[A-Za-z]{{2,3}}+(?:[_-][A-Za-z0-9]{{1,8}})*+":{plain}'
+    texts = rf"\{{{named}(?:,{named})*+\}}"
     pattern = (
-        r'\{"type":"MOBILE_PUSH"(?=[^{]*Enabled":true)(?:,"(?:ios|android)Enabled":(?:true|false))++'
+        r'\{"type":"MOBILE_PUSH",(?:"iosEnabled":true(?:,"androidEnabled":(?:true|false))?+'
+        r'|(?:"iosEnabled":false,)?+"androidEnabled":true)'
         rf'(?!,"subtitle)(?:,"(?:title|subtitle|body)":{texts})++'
         rf'(?:,(?:"(?:{unchecked})":(?:true|false|{text}|\{{(?:,?{text}:{text})*+\}})'
         rf'|"(?:{"|".join(_MEDIA)})":(?="[A-Za-z][A-Za-z0-9+.-]*:){text}|"(?:ttl|badgeCount)":\d++|{shown}))*+\}}'

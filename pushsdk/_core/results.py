@@ -103,16 +103,11 @@ class ClientStats(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds until the client's pause ends."""
 
 
-class Counters(msgspec.Struct):
+class Counters:
     """The counters behind ``ClientStats``. Incremented by the shell; never reset."""
 
-    users: dict[Outcome, int] = msgspec.field(default_factory=lambda: dict.fromkeys(Outcome, 0))
-    abandoned: int = 0
-    attempts: int = 0
-    campaigns: int = 0
-    requests: int = 0
-    retries: int = 0
-    splits: int = 0
-    not_begun: int = 0
-    throttled: int = 0
-    stale_connections: int = 0
+    abandoned = attempts = campaigns = requests = retries = 0
+    splits = not_begun = throttled = stale_connections = 0
+
+    def __init__(self) -> None:
+        self.users = dict.fromkeys(Outcome, 0)

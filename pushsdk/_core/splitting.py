@@ -39,6 +39,10 @@ class CallPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
     def ask(self) -> Any:
         return self.call.ask
 
+    def settle(self, users: tuple[str, ...], verdict: Verdict, receipt: object = None) -> bool:
+        """See ``Call.settle``."""
+        return self.call.settle(users, verdict, receipt)
+
 
 class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
     """One request's content: calls or call parts, and the attempts of the larger parts it was split from."""
@@ -116,8 +120,8 @@ class Splitter(Generic[P]):
         self._split_on = split_on
         # Request body bytes without ids.
         self._frame = frame
-        # Shared by all requests with this message.
-        self._message = message
+        #: The message's record, shared by all its requests.
+        self.message = message
         self._ready = list(parts)
         # Parts that were too large, blocks that contain a culprit, and blocks between the units that were sent alone.
         self._large: list[Rejected[P]] = []
@@ -133,7 +137,7 @@ class Splitter(Generic[P]):
         """Record the verdict on a part. Return False if the part will be split."""
         if verdict.outcome is not Outcome.REJECTED or verdict.status not in self._split_on:
             self._probes_failed = False
-            self._message.accepted |= verdict.outcome is Outcome.ACCEPTED
+            self.message.accepted |= verdict.outcome is Outcome.ACCEPTED
             return True
         if verdict.status != TOO_LARGE:
             if len(part.units) == 1:
@@ -151,7 +155,7 @@ class Splitter(Generic[P]):
     def next_wave(self) -> list[P]:
         """Return the parts to send now; none when nothing is left to send (then see ``rest``)."""
         self._learn()
-        message = self._message
+        message = self.message
         if not self._ready and (message.accepted or not message.is_rejected):
             self._bisect_large()
         if not self._ready and (message.accepted or not self._probes_failed):
@@ -161,11 +165,11 @@ class Splitter(Generic[P]):
 
     def _learn(self) -> None:
         """Learn from the last wave, about sizes and about the message."""
-        while self._message.accepted and self._refused:
+        while self.message.accepted and self._refused:
             self._sizes.learn(*self._refused.pop())
         # The message was too large for a single user, or was rejected for every unit that was sent alone.
         if (self._large and self._smallest_failed) or (self._left_out and self._probes_failed):
-            self._message.is_rejected = True
+            self.message.is_rejected = True
 
     def rest(self) -> list[Rejected[P]]:
         """Return the parts that are not sent again, each with its last verdict."""
@@ -176,14 +180,14 @@ class Splitter(Generic[P]):
 
     def _bisect_large(self) -> None:
         """Bisect one part until a request is accepted, then all."""
-        for _ in range(len(self._large) if self._message.accepted else min(1, len(self._large))):
+        for _ in range(len(self._large) if self.message.accepted else min(1, len(self._large))):
             part, verdict = self._large.pop()
             self._ready += part.bisect(verdict.attempts)
 
     def _bisect_suspects(self) -> None:
         """Send units alone while the message may be to blame, then bisect all blocks that contain a culprit."""
-        if self._suspects and not (self._message.accepted or self._left_out):
-            self._probe(1 if self._message.is_rejected else PROBES)
+        if self._suspects and not (self.message.accepted or self._left_out):
+            self._probe(1 if self.message.is_rejected else PROBES)
             return
         self._ready = [part for part, _ in self._left_out]
         for part, verdict in self._suspects:

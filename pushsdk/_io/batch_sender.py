@@ -7,9 +7,9 @@ no cancelled caller takes the others along. The core decides on splits (``_core.
 import asyncio
 import itertools
 import logging
-from collections import Counter, defaultdict
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any
 
@@ -98,28 +98,30 @@ class BatchSender:
         self._batches = batches
         self._sizes = sizes
         self._split_on = batching.split_on
-        # The records for the last messages.
-        self._messages = defaultdict[Content, MessageRecord](MessageRecord)
+        # The contents that the service accepted last, and the records for those that were split.
+        self._accepted = deque[Content](maxlen=_MAX_MESSAGES)
+        self._record_of = lru_cache(_MAX_MESSAGES)(lambda _: MessageRecord())
         #: The tasks for the batches that need one.
         self.tasks: dict[Batch, asyncio.Task[None]] = {}
 
     def start(self, batch: Batch) -> None:
         """Put a batch in flight, which has a slot: at once if that needs no await, else by a task."""
-        batch.has_slot = True
         try:
-            sizes = self._sizes
-            fits = sizes.users is None or sizes.fits(batch.users, batch.frame, batch.size - batch.frame)
-            if not (fits and self.launch(batch)):
-                self._batches.advance(batch, SENDING)
+            self._batches.advance(batch, SENDING)
+            if not self.launch(batch):
+                batch.has_slot = True
                 self._create_task(batch)
         except Exception:  # noqa: BLE001 - logged there
+            batch.has_slot = True
             self._fail(batch)
 
     def launch(self, batch: Batch) -> bool:
         """Write the batch's request at once, if that needs no await. It has taken over the slot then."""
-        sender, observer = self._sender, self._sender.observer
+        sender, observer, sizes = self._sender, self._sender.observer, self._sizes
+        if sizes.users is not None and not sizes.fits(batch.users, batch.frame, batch.size - batch.frame):
+            return False
         # The span of merged calls is current in a task.
-        if observer is not None and len(batch.calls) > 1:
+        if observer is not None and len(batch.units) > 1:
             return False
         request = batch.request = self._request(batch.content, batch)
         if not sender.reserve(request):
@@ -132,8 +134,6 @@ class BatchSender:
         flight = request.flight
         flight.sent = flight.started
         sender.limiter.times.sent(flight.started)
-        batch.has_slot = False
-        self._batches.advance(batch, SENDING)
         return True
 
     def land(self, batch: Batch, is_plain: bool) -> None:
@@ -177,11 +177,11 @@ class BatchSender:
             self._pending.settle_part(request.part, self._sender.give_up(request))
         elif request is not None:
             self._sender.end_span(request)
-        self._pending.settle_rest(batch.calls, _CANCELLED)
+        self._pending.settle_rest(batch.units, _CANCELLED)
         self.finish(batch)
 
     def _fail(self, batch: Batch) -> None:
-        self._pending.fail(batch.calls)
+        self._pending.fail(batch.units)
         self.finish(batch)
 
     def finish(self, batch: Batch) -> None:
@@ -191,17 +191,15 @@ class BatchSender:
         if batch.has_slot:
             batch.has_slot = False
             self._sender.limiter.release()
-        if len(self._messages) > _MAX_MESSAGES:
-            self._messages.clear()  # faster than to drop the oldest
         self._batches.advance(batch, DONE)
 
     async def _deliver(self, batch: Batch) -> None:
         """Send a batch, or go on with it. Every call is settled at the end, whatever happens."""
         span, observer = None, self._sender.observer
-        if observer is not None and len(batch.calls) > 1:
-            span = observer.batch(batch.calls, batch.users)
+        if observer is not None and len(batch.units) > 1:
+            span = observer.batch(batch.units, batch.users)
         try:
-            request, calls = batch.request, batch.calls
+            request, calls = batch.request, batch.units
             parts = split_calls(calls, self._sizes, batch.frame) if request is None else [BatchPart.of(calls)]
             if len(parts) > 1:
                 await self._split(batch, parts, None)
@@ -210,13 +208,13 @@ class BatchSender:
                 request.part = parts[0]
                 await self._send(batch, request, partial(self._end, batch))
         except Exception:  # noqa: BLE001 - logged there
-            self._pending.fail(batch.calls)
+            self._pending.fail(batch.units)
         finally:
             # Calls are left only if the loop is torn down.
-            self._pending.settle_rest(batch.calls, _LOST)
+            self._pending.settle_rest(batch.units, _LOST)
             self.tasks.pop(batch, None)
             if span is not None:
-                span.end(_tally(batch.calls))
+                span.end(_tally(batch.units))
             self.finish(batch)
 
     def drop_late(self, request: BatchRequest) -> bool:
@@ -265,14 +263,13 @@ class BatchSender:
 
     def _settle(self, batch: Batch, whole: RequestPart, verdict: Verdict) -> None:
         if verdict.outcome is ACCEPTED:
-            self._messages[batch.content].accepted = True
+            self._accepted.append(batch.content)
         self._pending.settle_part(whole, verdict)
 
     async def _split(self, batch: Batch, parts: Sequence[BatchPart], rejected: Rejected[BatchPart] | None) -> None:
         """Send the batch in parts: it is too large (``parts``), or was ``rejected`` as a whole."""
-        splitter = Splitter(
-            parts, split_on=self._split_on, sizes=self._sizes, frame=batch.frame, message=self._messages[batch.content]
-        )
+        record = self._record_of(batch.content)
+        splitter = Splitter(parts, split_on=self._split_on, sizes=self._sizes, frame=batch.frame, message=record)
         # Settled as each ends: if other parts are cancelled, its verdict must not be lost.
         report = partial(self._report, batch, splitter)
         try:
@@ -340,6 +337,7 @@ class BatchSender:
         return requests
 
     async def _report(self, batch: Batch, splitter: Splitter[BatchPart], part: BatchPart, verdict: Verdict) -> None:
+        splitter.message.accepted |= batch.content in self._accepted
         if splitter.report(part, verdict):
             self._pending.settle_part(part, verdict)
             return
@@ -350,18 +348,21 @@ class BatchSender:
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=part.users, calls=calls))
 
     def _request(self, content: Content, part: Batch | BatchPart) -> BatchRequest:
-        units, options, claim = part.units, content.options, None
+        units, options, history, claim = part.units, content.options, part.history, None
         if options.keyed:
             claim = units[0].call.claims.for_request(content, part)
+        ids, deadline = units[0].ids, units[0].deadline
+        if len(units) > 1:
+            ids, deadline = part.ids, max(map(_deadline_of, units))
         return BatchRequest(
             PUSH,
-            push_body(part.ids, content.message, content.custom_fields),
+            push_body(ids, content.message, content.custom_fields),
             part,
             options,
-            deadline=units[0].deadline if len(units) == 1 else max(map(_deadline_of, units)),
+            deadline=deadline,
             key=content.api_key,
-            is_asked=not part.history,
-            attempts=part.history,
+            is_asked=not history,
+            attempts=history,
             claim=claim,
             owner=self,
             content=content,

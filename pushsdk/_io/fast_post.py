@@ -204,7 +204,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Recognize a plain 204; leave any other response to aiohttp's protocol."""
-        data = bytes(self.pool.buffer[:nbytes])
+        data = self.pool.buffer[:nbytes].tobytes()
         if self.read is not None:
             self.read(data)
         elif self.respond is None:
@@ -467,10 +467,6 @@ class FastPost:
             connection.abort()
             raise
 
-    def reserve(self, body: bytes) -> HttpConnection | None:
-        """Return an idle connection for this body, if there is one: call ``start``, else ``release``."""
-        return self._take_idle() if self.takes(body) else None
-
     def start(self, connection: HttpConnection, request: ApiRequest, respond: Callable[[bool], None]) -> bool:
         """Write the request at once on a reserved connection. Return False if the connection is stale.
 
@@ -478,7 +474,6 @@ class FastPost:
         ``go_on``.
         """
         evidence, span = request.evidence, request.flight.span
-        evidence.touched = True
         try:
             head, extra = self._heads.of(request.operation, request.key, span and span.headers)
             connection.write(head, request.body, evidence, respond, extra)
@@ -510,7 +505,8 @@ class FastPost:
                 await read_body(message, content, evidence, wanted=wanted)
             self.release(connection)
 
-    def _take_idle(self) -> HttpConnection | None:
+    def take_idle(self) -> HttpConnection | None:
+        """Return an idle connection, if there is one: call ``start``, else ``release``."""
         while self._idle:
             connection = self._idle.pop()
             if not connection.transport.is_closing() and monotonic() - connection.since <= self.keepalive:
@@ -520,7 +516,7 @@ class FastPost:
 
     async def acquire(self, head: RequestHead, evidence: Evidence, timeout: aiohttp.ClientTimeout) -> HttpConnection:
         """Return an idle connection, or one that aiohttp opens."""
-        if (connection := self._take_idle()) is not None:
+        if (connection := self.take_idle()) is not None:
             return connection
         try:
             lease = await self._session.connector.connect(head.request, [], timeout)

@@ -64,7 +64,7 @@ class RequestHead:
         text = text.removesuffix(b"\r\n")
 
         def write(transport: Any, body: bytes, extra: bytes) -> int:
-            data = b"%b%bContent-Length: %d\r\n\r\n%b" % (text, extra, len(body), body)
+            data = b"".join((text, extra, b"Content-Length: %d\r\n\r\n" % len(body), body))
             transport.write(data)
             return len(data)
 

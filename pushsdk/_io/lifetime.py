@@ -10,8 +10,6 @@ from functools import lru_cache
 from typing import Any
 from weakref import ref
 
-import msgspec
-
 from pushsdk._core.batching import SENDING
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError
@@ -213,7 +211,7 @@ class Lifetime:
 
     def stats(self) -> ClientStats:
         """Return the current counters."""
-        counts = msgspec.structs.asdict(self.counters)
+        counts = {**vars(self.counters)}
         counts |= {outcome.lower(): users for outcome, users in counts.pop("users").items()}
         if (engine := self.engine) is not None:
             counts.update(

@@ -115,7 +115,7 @@ class ConcurrencyLimiter:
         now = self.clock()
         if self.rate_limiter.not_before > now or self._next_start > now:
             return False
-        if now > self.times.silent_from:
+        if self.times.is_silent(now):
             if self._earliest(now) > now:
                 return False
             self.times.started(now)

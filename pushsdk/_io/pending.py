@@ -57,9 +57,8 @@ class PendingCalls:
                 # One receipt for all calls with one user: there may be thousands.
                 receipt = Receipt(users=1, attempts=verdict.attempts)
         for unit in units:
-            call, users = unit.call, unit.users
-            if call.settle(users, verdict, None if call.duplicates or len(users) > 1 else receipt) and call.abandoned:
-                self.report_abandoned(call)
+            if unit.settle(unit.users, verdict, receipt):
+                self.report_abandoned(unit.call)
         if receipt is not None:
             # Later: a waiter for idleness must find these calls pending until their callers have run.
             asyncio.get_running_loop().call_soon(self._work.end, units)
@@ -67,7 +66,7 @@ class PendingCalls:
     def settle(self, call: Call, users: tuple[str, ...], verdict: Verdict) -> None:
         """Settle a call's users that no request carried, or whose request is unknown."""
         self._counters.users[verdict.outcome] += len(users)
-        if call.settle(users, verdict) and call.abandoned:
+        if call.settle(users, verdict):
             self.report_abandoned(call)
 
     def restrict(self, call: Call) -> bool:

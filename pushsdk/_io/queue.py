@@ -12,7 +12,9 @@ from collections.abc import Sequence, Set
 from contextvars import copy_context
 from typing import Any
 
-from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batches, Call, Content, Key
+from msgspec.structs import replace
+
+from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batches, Call, Content
 from pushsdk._core.body import EncodedIds, encode_user_ids
 from pushsdk._core.errors import PushError
 from pushsdk._core.learned_sizes import LearnedSizes
@@ -78,12 +80,12 @@ class SendQueue:
         self._end_unsent(call, reason)
         self.pending.conclude(call)
 
-    async def send(self, call: Call, content: Key) -> Receipt:
+    async def send(self, call: Call, content: Content) -> Receipt:
         """Send the call, once there is room for it. Returns its receipt or raises its PushError."""
         if self._backlog.is_full:
             await self.wait_for_room(call)
         try:
-            if content[3] is None:
+            if content.api_key is None:
                 content = await self.with_key(call, content)
             receipt = await self.submit(call, content)
         except BaseException as error:
@@ -91,27 +93,27 @@ class SendQueue:
             raise
         return receipt or self.pending.conclude(call)
 
-    async def with_key(self, call: Call, content: Key) -> Key:
+    async def with_key(self, call: Call, content: Content) -> Content:
         """Return the content with the key that the call's callable returns."""
         answer: Any = self._ask(call)
         if asyncio.isfuture(answer):
             try:
-                (answer,) = await keys_of([answer], self.timers, content[2].timeout, call.deadline)
+                (answer,) = await keys_of([answer], self.timers, content.options.timeout, call.deadline)
             finally:
                 self._backlog.leave(len(call.users), len(call.ids))
-        return (*content[:3], answer)
+        return replace(content, api_key=answer)
 
-    def submit_with_key(self, call: Call, content: Key) -> None:
+    def submit_with_key(self, call: Call, content: Content) -> None:
         """Submit the call with its callable's key: at once, or in a task if the callable is async."""
         answer = self._ask(call)
         if asyncio.isfuture(answer):
-            task = self._loop.create_task(keys_of([answer], self.timers, content[2].timeout, call.deadline))
+            task = self._loop.create_task(keys_of([answer], self.timers, content.options.timeout, call.deadline))
             call.future.add_done_callback(lambda _: task.cancel())
             task.add_done_callback(functools.partial(self._submit_later, call, content, answer))
         else:
-            self.submit(call, (*content[:3], answer))
+            self.submit(call, replace(content, api_key=answer))
 
-    def _submit_later(self, call: Call, content: Key, answer: Any, task: Any) -> None:
+    def _submit_later(self, call: Call, content: Content, answer: Any, task: Any) -> None:
         self._backlog.leave(len(call.users), len(call.ids))
         answer.cancel()  # the task may have been cancelled before its first step
         # Cancelled with the loop's other tasks, not with its future; or the callable exits.
@@ -119,7 +121,7 @@ class SendQueue:
         if call.unsettled and is_lost:
             self.cancel(call)
         elif call.unsettled:
-            self.submit(call, (*content[:3], task.result()[0]))
+            self.submit(call, replace(content, api_key=task.result()[0]))
 
     def _ask(self, call: Call) -> ApiKey | asyncio.Future[ApiKey]:
         """Ask for a call's key in a copy of this context. While an async callable runs, the call is queued."""
@@ -130,7 +132,7 @@ class SendQueue:
             self._backlog.enter(len(call.users), len(call.ids))
         return answer
 
-    def submit(self, call: Call, content: Key) -> asyncio.Future[Receipt | None]:
+    def submit(self, call: Call, content: Content) -> asyncio.Future[Receipt | None]:
         """Queue the call, and return its future.
 
         Its result is the receipt; if it is None, call ``conclude``. If the await raises, call ``unwind``.
@@ -148,12 +150,11 @@ class SendQueue:
             may_linger = not self._linger or call.deadline - self._loop.time() > self._linger
             batch = self._batches.join(content, call) if may_linger else None
             if batch is None:
-                # ``Content(*content)``, without a frame.
-                self._open(call, tuple.__new__(Content, content), may_linger=may_linger)
+                self._open(call, content, may_linger=may_linger)
             else:
                 self._backlog.enter(call.unsettled, len(call.ids) + 1)
                 self._expect(call, batch)
-                if batch.state is LINGERING and batch.is_full:
+                if batch.state is LINGERING and self._batches.is_full(batch):
                     self._dispatch(batch)
         except Exception:  # noqa: BLE001 - logged there
             if call.batch is None:
@@ -169,7 +170,7 @@ class SendQueue:
         if content.options.is_urgent:
             # Now: thousands of calls in this loop turn may come before callbacks scheduled by ``call_soon``.
             self._dispatch(batch)
-        elif self._linger and may_linger and not batch.is_full:
+        elif self._linger and may_linger and not self._batches.is_full(batch):
             self._batches.advance(batch, LINGERING)
             self._lingering[batch] = self._loop.call_later(self._linger, self._dispatch, batch)
             self._expect(call, batch)
@@ -202,7 +203,7 @@ class SendQueue:
             self.pending.settle(call, unsettled(call), self._not_sent(Failure.CANCELLED))
         elif batch.state < SENDING:
             self.leave(call, batch, Failure.CANCELLED)
-        elif len(batch.calls) == 1:
+        elif len(batch.units) == 1:
             return self.batch_sender.cancel(batch)
         return None
 
@@ -226,7 +227,7 @@ class SendQueue:
         """Remove the call from a batch that is not in flight: its users are proven not sent."""
         batch.remove(call)
         self._backlog.leave(len(call.users), len(call.ids) + 1)
-        if not batch.calls:
+        if not batch.units:
             self._backlog.leave(0, batch.size)
             self._close(batch)
         key = batch.content.api_key
@@ -247,36 +248,39 @@ class SendQueue:
         return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause or None)
 
     def _dispatch_opened(self) -> None:
-        """Dispatch the batches of the last loop turn, each in its context."""
+        """Dispatch the batches of the last loop turn."""
         opened, self._opened = self._opened, []
         for batch in opened:
-            if batch.calls:  # else all have left
-                batch.context.run(self._dispatch, batch)
+            if batch.units:  # else all have left
+                self._dispatch(batch)
 
     def _dispatch(self, batch: Batch) -> None:
         """Send the batch at once, or queue it for a slot: calls may join until it has one."""
         try:
             # Without an entry, it has one call, which may have been cancelled since.
-            if batch.entry is None and not batch.calls[0].future.done() and self._limiter.try_acquire(batch.users):
+            if batch.entry is None and not batch.units[0].future.done() and self._limiter.try_acquire(batch.users):
                 self._backlog.leave(batch.users, batch.size)
                 self.batch_sender.start(batch)
-                return
-            self._expect(batch.calls[0], batch)
-            if batch.calls:
-                self._stop_lingering(batch)
-                self._batches.advance(batch, QUEUED)
-                self._limiter.enqueue(batch.entry)
+            else:
+                batch.context.run(self._enqueue, batch)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(batch)
+
+    def _enqueue(self, batch: Batch) -> None:
+        self._expect(batch.units[0], batch)
+        if batch.units:
+            self._stop_lingering(batch)
+            self._batches.advance(batch, QUEUED)
+            self._limiter.enqueue(batch.entry)
 
     def start(self, batch: Batch) -> bool:
         """Put a queued batch in flight. Return False if no call is left to be begun."""
         try:
             self._drop_late(batch)
-            if not batch.calls:
+            if not batch.units:
                 return False
             if self._observer is not None:
-                self._observer.dequeued(batch.calls, self._loop.time())
+                self._observer.dequeued(batch.units, self._loop.time())
             self._backlog.leave(batch.users, batch.size)
             self.batch_sender.start(batch)
         except Exception:  # noqa: BLE001 - logged there
@@ -287,10 +291,10 @@ class SendQueue:
     def _drop_late(self, batch: Batch) -> None:
         """Remove the calls that are short of time, or were cancelled."""
         earliest = self._limiter.clock() + self._limiter.needs()
-        for call in [call for call in batch.calls if call.deadline < earliest]:
+        for call in [call for call in batch.units if call.deadline < earliest]:
             if not call.future.done():  # perhaps cancelled by ``on_event`` for another
                 self.leave(call, batch, Failure.NO_TIME)
-        for call in [call for call in batch.calls if call.future.done()]:
+        for call in [call for call in batch.units if call.future.done()]:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)
 
@@ -308,7 +312,7 @@ class SendQueue:
 
     def _fail(self, batch: Batch) -> None:
         """End a batch that met a bug in this package. One in flight is ended by its request."""
-        calls = batch.calls if batch.state < SENDING else []
+        calls = batch.units if batch.state < SENDING else []
         self.pending.fail(calls)
         if calls:
             self._backlog.leave(batch.users, batch.size)
@@ -382,13 +386,13 @@ class QueuedBatch:
         batch = self._batch
         # Rounding may put a deadline at the very end of its tick.
         due = self._tick / TICKS_PER_SECOND
-        latest, self.deadline = max([call.deadline for call in batch.calls], default=math.inf), math.inf
+        latest, self.deadline = max([call.deadline for call in batch.units], default=math.inf), math.inf
         if due < latest <= due + 1 / TICKS_PER_SECOND:
             # If the latest deadline falls into this tick, expire all calls together then.
             self.include(latest)
             return
-        expired = [call for call in batch.calls if call.deadline <= due]
-        self.include(min([call.deadline for call in batch.calls if call.deadline > due], default=math.inf))
+        expired = [call for call in batch.units if call.deadline <= due]
+        self.include(min([call.deadline for call in batch.units if call.deadline > due], default=math.inf))
         if batch.state >= SENDING:
             self._queue.abandon(batch, {*expired})
         else:
@@ -413,14 +417,14 @@ class QueuedBatch:
 
     @property
     def is_merged(self) -> bool:
-        return len(self._batch.calls) > 1
+        return len(self._batch.units) > 1
 
     def acquire(self) -> bool:
         return self._queue.start(self._batch)
 
     def fail(self, reason: Failure, *, before: float) -> None:
         if self._batch.state < SENDING:
-            self._end([call for call in self._batch.calls if call.deadline < before or before == math.inf], reason)
+            self._end([call for call in self._batch.units if call.deadline < before or before == math.inf], reason)
 
     def _end(self, calls: Sequence[Call], reason: Failure) -> None:
         for call in calls:

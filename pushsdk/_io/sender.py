@@ -102,13 +102,15 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     def reserve(self, request: ApiRequest) -> bool:
         """Reserve an idle connection, for ``begin``. Return False if the request needs ``run`` instead."""
         fast, options = self.transport.fast, request.options
-        if fast is None or self.work.closed or not request.is_asked or request.key.__class__ is NoKey:
+        if fast is None or self.work.closed or not request.is_asked or type(request.key) is NoKey:
             return False
         # A plain 204 may not be what the policy accepts.
         if options.keyed or options.policy.statuses:
             return False
-        connection = self.open(request).connection = fast.reserve(request.body)
-        return connection is not None
+        connection = fast.takes(request.body) and fast.take_idle()
+        if connection:
+            self.open(request, connection)
+        return bool(connection)
 
     def begin(self, request: ApiRequest, respond: Callable[[bool], None], *, may_begin: bool = True) -> bool:
         """Write a request on its connection. Return False if ``run`` has to send it, as its time may be short."""
@@ -299,14 +301,15 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             flight.sent = None
             self.limiter.times.withdrawn()
 
-    def open(self, request: ApiRequest) -> Flight:
-        """Prepare a post that starts now."""
+    def open(self, request: ApiRequest, connection: Any = None) -> Flight:
+        """Prepare a post that starts now, perhaps on a reserved connection."""
         started, last = self.limiter.clock(), request.flight
-        request.evidence = Evidence()
-        deadline = min(request.deadline, started + (request.options.timeout.attempt or math.inf))
+        request.evidence = Evidence(touched=connection is not None)
+        end = started + (request.options.timeout.attempt or math.inf)
+        deadline = end if end < request.deadline else request.deadline
         # A stale connection that is replaced belongs to the attempt that goes on.
         span = None if last is None else last.span
-        request.flight = flight = Flight(self.timers, deadline, started=started, span=span)
+        request.flight = flight = Flight(self.timers, deadline, started=started, span=span, connection=connection)
         return flight
 
     def _may_begin(self, request: ApiRequest) -> bool:

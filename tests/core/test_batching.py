@@ -38,7 +38,7 @@ def close(batches, batch):
 
 
 def body_of(batch):
-    ids = b",".join(call.ids for call in batch.calls)
+    ids = b",".join(call.ids for call in batch.units)
     return push_body(ids, batch.content.message, batch.content.custom_fields)
 
 
@@ -48,12 +48,12 @@ def test_what_was_learned_bounds_what_is_merged():
     batch, _ = join(open_batches, content(), call("a"))
     sizes.learn(4, 50, 100_000)
     assert join(open_batches, content(), call("b")) == (batch, False)
-    assert batch.is_full
+    assert open_batches.is_full(batch)
     assert join(open_batches, content(), call("c"))[1]
     sizes.learn(2, 50, 60)
     batch, is_new = join(open_batches, content(b"{}"), call("x" * 40))
     assert is_new
-    assert batch.is_full
+    assert open_batches.is_full(batch)
 
 
 calls = st.tuples(
@@ -75,9 +75,9 @@ def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, ma
         elif step == "leave":
             if expected:
                 leaver = expected.pop()
-                batch = next(batch for batch in full_batches if leaver in batch.calls)
+                batch = next(batch for batch in full_batches if leaver in batch.units)
                 batch.remove(leaver)
-                if not batch.calls:
+                if not batch.units:
                     close(open_batches, batch)
         else:
             number, users = step
@@ -86,13 +86,13 @@ def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, ma
             assert is_new == (not any(batch is past for past in full_batches))
             full_batches += [batch] if is_new else []
             expected.append(one)
-    assert sorted(map(id, expected)) == sorted(id(call) for batch in full_batches for call in batch.calls)
+    assert sorted(map(id, expected)) == sorted(id(call) for batch in full_batches for call in batch.units)
     for batch in full_batches:
-        everybody = [user for call in batch.calls for user in call.users]
+        everybody = [user for call in batch.units for user in call.users]
         assert len(everybody) == len(set(everybody)) == batch.users
         # The count errs on the safe side: by the frame of the custom fields, and a comma.
         assert len(body_of(batch)) <= batch.size <= len(body_of(batch)) + 48
-        if len(batch.calls) > 1:
+        if len(batch.units) > 1:
             assert batch.users <= max_users
             assert batch.size <= max_bytes
 

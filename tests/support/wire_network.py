@@ -224,7 +224,7 @@ def spoiled(server, spoil, bad=always):
     with (
         patch.object(BatchSender, "launch", lambda *_: False) if takes_turns else nullcontext(),
         patch.object(FastPost, "acquire", spoiling(FastPost.acquire)) if takes_turns else nullcontext(),
-        nullcontext() if takes_turns else patch.object(FastPost, "_take_idle", spoiling_at_once(FastPost._take_idle)),
+        nullcontext() if takes_turns else patch.object(FastPost, "take_idle", spoiling_at_once(FastPost.take_idle)),
         patch.object(aiohttp.TCPConnector, "connect", spoiling(aiohttp.TCPConnector.connect)),
     ):
         yield done
