@@ -145,7 +145,7 @@ class ClaimedRequest(ApiRequest, eq=False, gc=False):
         # Also the wall clock: the loop's stands still while the machine sleeps.
         until = time.time() + flight.deadline - loop.time()
         body = await self.claim_users()
-        if loop.time() >= flight.deadline or time.time() >= until:
+        if body is not None and (loop.time() >= flight.deadline or time.time() >= until):
             # The process was suspended. Its claim may have been released, and its users pushed to.
             flight.expire(Failure.DEADLINE)
             await loop.create_future()

@@ -173,6 +173,20 @@ async def test_a_machine_suspended_after_a_claim_pushes_nobody_whom_another_has_
     assert service.users() == {"user-1": 1}
 
 
+@virtual
+async def test_a_machine_suspended_as_its_claim_is_refused_does_not_try_again(advance, caplog):
+    async def suspended():
+        advance(11.0)
+
+    async with delivering() as (_, claims, client):
+        await deliver(client)
+        claims.faults["add"].append(suspended)
+        assert (await deliver(client)).already_accepted == 1
+        await asyncio.sleep(60.0)
+        assert client.stats().retries == 0
+    assert caplog.records == []
+
+
 # -- jobs in one request -------------------------------------------------------------------------------------------
 
 
