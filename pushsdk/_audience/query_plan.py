@@ -22,8 +22,11 @@ _PASSED_ON = {
     r"\b(arg_?(max|min)\w*|(max|min)_by)\b": 1,
     r"\b(((list|array)_)?grade_up|(list|array)_(position|indexof))\b": 0,
 }
-# The functions whose result depends on the order of their values.
-_ORDERING = r"\b(((list|array)_)?(max|min|median|mode)|greatest|least|\w*(sort|quantile|aggr|histogram|top_k)\w*)\b"
+# The functions that choose by the order of their values, or have another result for a number as text.
+_ORDERING = (
+    r"\b(((list|array)_)?(max|min|median|mode)|greatest|least|hash"
+    r"|\w*(sort|quantile|aggr|histogram|top_k|hex|bin)\w*)\b"
+)
 _NONE: Origins = frozenset()
 ORDER = "order"
 
@@ -46,8 +49,7 @@ def _origins(node: Any, inputs: Sequence[Origins]) -> Origins:
     function, kind = str(node.get("qname", node.get("name"))), str(node.get("return_type"))
     found = _NONE.union(*_made(_values(node, function), inputs))
     is_struct = len(found) > 1 and re.search("STRUCT|MAP", kind)
-    is_ordered = re.search(_ORDERING, function) and "VARCHAR" not in kind
-    return _ordered(found) if is_struct or is_ordered else found
+    return _ordered(found) if is_struct or re.search(_ORDERING, function) else found
 
 
 def _ordered(origins: Origins) -> Origins:

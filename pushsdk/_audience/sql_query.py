@@ -97,8 +97,8 @@ class _Source(msgspec.Struct):
         can_be_text = self.reader == "CSV" or not _are_numbered(self.types)
         for column, kind in self._guessed(db).items():
             if origins is None or (self.table, column) in origins:
-                is_kept = can_be_text and origins and (self.table, column, ORDER) not in origins
-                self.text[column] = _text_type(kind) if is_kept else "JSON"
+                is_ordered = not origins or (self.table, column, ORDER) in origins
+                self.text[column] = _text_type(kind, is_ordered) if can_be_text else "JSON"
 
     def _guessed(self, db: Connection) -> dict[str, str]:
         """Return the columns with a guessed type: in JSON text, too, as a later number would change in it."""
@@ -142,11 +142,11 @@ class _Source(msgspec.Struct):
         return _call_with(self.call, *self.plain, *options)
 
 
-def _text_type(kind: str) -> str:
+def _text_type(kind: str, is_ordered: bool) -> str:
     """Return the type to read instead of a guessed one; JSON, which ends in an error, if none keeps all texts."""
-    if kind == "VARCHAR[]":
+    if kind in ("VARCHAR", "VARCHAR[]"):
         return kind
-    return "JSON" if _NESTED.fullmatch(kind) else "VARCHAR"
+    return "JSON" if is_ordered or _NESTED.fullmatch(kind) else "VARCHAR"
 
 
 def _call_with(call: str, *options: str) -> str:

@@ -84,8 +84,9 @@ def damage_in(user_id: str) -> str | None:
     # Without a look at the table for nearly every id.
     if _is_plain(user_id):
         return None
-    unreadable = _UNREADABLE if _is_unreadable(user_id) else None
-    return next((text for sign, text in _SIGNS if re.search(sign, user_id)), unreadable)
+    return next(
+        (text for sign, text in _SIGNS if re.search(sign, user_id)), _UNREADABLE if _is_unreadable(user_id) else None
+    )
 
 
 def damage_of(ids: Collection[str], encoded: bytes, has_words: bool | None = None) -> list[str]:
@@ -109,9 +110,8 @@ def may_have_damage(ids: Collection[str], encoded: bytes, has_words: bool | None
 
 
 def _has_words(ids: Iterable[str], encoded: bytes) -> bool:
-    # Each word has one.
-    has_letters = any(letter in encoded for letter in b"inIN")
-    return "," in "".join(ids) or (has_letters and not WORDS.keys().isdisjoint(ids))
+    # Each word has a letter among these.
+    return "," in "".join(ids) or (any(letter in encoded for letter in b"inIN") and not WORDS.keys().isdisjoint(ids))
 
 
 def _has_number(encoded: bytes) -> bool:

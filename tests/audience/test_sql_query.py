@@ -105,7 +105,7 @@ TRACED = [
     ("FROM 'late.csv' WHERE country = 'NO' AND age NOT IN (SELECT n FROM 'optout.csv' WHERE n > 99)", NO),
     ("SELECT user_id, {'n': age, 'x': amount} AS s, max(age) OVER () FROM 'late.csv' WHERE country = 'NO'", NO),
     # The types are stated, or no ids are numbers.
-    ("SELECT min(country) AS user_id FROM 'late.csv'", ["NO"]),
+    ("SELECT min(country) AS user_id FROM 'late.jsonl'", ["NO"]),
     ("SELECT max(user_id::INT) AS user_id FROM read_csv('optout.csv', types = {'user_id': 'VARCHAR'})", ["20999"]),
     (
         "SELECT user_id FROM read_csv('late.csv', types = {'user_id': 'BIGINT'}) WHERE age = 30 AND country = 'NO'",
@@ -162,6 +162,7 @@ REFUSED = [
     # As text, 9 would be more than 10.
     ("SELECT max(user_id) AS user_id FROM 'optout.csv'", "as types = {'user_id': 'VARCHAR'} in read_csv('opt"),
     ("SELECT list_min(list(user_id)) AS user_id FROM 'optout.csv'", "types = {'user_id': 'VARCHAR'} in read_csv("),
+    ("SELECT hash(user_id) AS user_id FROM 'optout.csv'", "types = {'user_id': 'VARCHAR'} in read_csv('optout.csv');"),
     ("SELECT greatest(user_id, age) AS user_id FROM 'late.jsonl'", "'user_id': 'VARCHAR', 'country': 'VARCHAR', 'age'"),
     ("SELECT max({'n': n, 'u': user_id}).u AS user_id FROM 'optout.csv'", "{'user_id': 'VARCHAR', 'n': 'VARCHAR'} in"),
     # As text, an id would not be equal to the same number, and users who opted out would stay.
