@@ -84,13 +84,13 @@ class CallOptions(ServiceOptions):
 
 
 def command_line(words: Iterable[object], options: Mapping[str, Any]) -> str:
-    """Return a command with these options, quoted for a shell. A proxy with a password is left out."""
+    """Return a command with these options, quoted for a shell. A proxy or store with a password is left out."""
     line = ["pushsdk", *map(str, words)]
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
         if value is True:
             line.append(option)
-        elif value is not False and not (name == "proxy" and "@" in str(value)):
+        elif value is not False and not (name in ("proxy", "claims") and "@" in str(value)):
             line += [option, f"{value:.15g}" if isinstance(value, float) else str(value)]
     return visible(shlex.join(line))
 

@@ -28,7 +28,7 @@ __tracebackhide__ = True  # by pytest: a failure shows the test's line
 _MAX_ROWS = 20  # requests, or users, in a failure text
 _MAX_CHARACTERS = 60  # per text
 _MAX_TEXTS = 3  # languages
-_NOTHING = "no request with this test's key. If the code reads the variables, use push_env, which sets them."
+_NOTHING = "no request with this test's key. Code that reads the variables needs push_env, which sets them."
 _LOOK_INTERVAL = 0.005  # seconds
 _OPTIONAL = "Pass `required=False` if that is fine."
 _BLOCKS = "wait_for() blocked this thread's event loop, and every task that would send: use `await push.until(...)`."

@@ -55,9 +55,11 @@ def test_claimed_sends_are_listed_with_the_oldest_first_and_what_to_do(command, 
     head, *lines = result.out.splitlines()
     assert result.code == 0
     assert head == "claimed at                  age    users  hash of the key"
-    assert f"run pushsdk claims release --accepted {key_of(1)[:12]}; " in result.err
+    advice = f"run pushsdk claims release --accepted {key_of(1)[:12]} --claims {address}"
+    assert f"{advice}; " in result.err
     shown = command("claims show", key_of(1), "--claims", address)
     assert shown.err == result.err
+    assert f"{advice} --prefix x; " in command("claims list --prefix x --claims", address).err
     assert "CLAIMED   1  in doubt: its process died" in shown.out
     assert "\ufffd[2J\n" in shown.out, "nothing that is stored steers the terminal"
     assert [line.split()[2:] for line in lines] == [["1", key_of(number)] for number in (1, 2, 0)]

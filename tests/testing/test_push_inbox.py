@@ -107,7 +107,7 @@ def test_a_failure_mentions_requests_with_another_key_or_path_but_not_those_of_e
     send("ann", path="/v2/push")
     assert text_of(inbox.assert_sent, "ann").endswith(
         "The service received no request with this test's key. "
-        "If the code reads the variables, use push_env, which sets them.\n"
+        "Code that reads the variables needs push_env, which sets them.\n"
         "2 requests had another key or another path: does the code use push.base_url and push.api_key? "
         "To see another key's requests: push.emulator.inbox(key)"
     )

@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -21,7 +21,7 @@ from pushsdk.claims import SERVERS, ClaimStore, store_at
 from pushsdk.claims._operators import ClaimedSend, claimed, claimed_in, settle
 from pushsdk.claims.store import PAGE, Claim
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
-from pushsdk.cli.options import Flag, Json, JsonLines, Yes
+from pushsdk.cli.options import Flag, Json, JsonLines, Yes, command_line
 from pushsdk.cli.output import print_figures
 from pushsdk.cli.settings import shown
 from pushsdk.cli.terminal import ask, duration, print_json, say, warn
@@ -43,7 +43,7 @@ _SETTLED = (
     "The next delivery succeeds without a push, and users who were not pushed before never get it.",
 )
 _IN_DOUBT = (
-    "nearly all jobs in doubt had been pushed. If the push arrived, run pushsdk claims release --accepted {}; without "
+    "nearly all jobs in doubt had been pushed. If the push arrived, run {}; without "
     "--accepted, the next delivery pushes again; see: pushsdk docs idempotency"
 )
 Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
@@ -99,7 +99,7 @@ def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: Json
             else "nothing is claimed"
         )
     if not json:
-        _advise(sends)
+        _advise(sends, store)
     return Exit.DONE
 
 
@@ -126,14 +126,16 @@ def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = Fal
         _show(digest, claim, json=json)
     sends = [*filter(None, map(claimed_in, found, found.values()))]
     if not json:
-        _advise(sends)
+        _advise(sends, store)
     return Exit.DONE if _tell_missing(names, found) else Exit.INCOMPLETE
 
 
-def _advise(sends: Sequence[ClaimedSend]) -> None:
+def _advise(sends: Sequence[ClaimedSend], store: StoreOptions) -> None:
     in_doubt = [send for send in sends if not _in_flight(send.until)]
     if in_doubt:
-        warn(_IN_DOUBT.format(in_doubt[0].key[:NAME_DIGITS]))
+        given = {name: value for name, value in asdict(store).items() if value != getattr(StoreOptions, name, "")}
+        line = "claims", "release", "--accepted", in_doubt[0].key[:NAME_DIGITS]
+        warn(_IN_DOUBT.format(command_line(line, given)))
 
 
 def _in_flight(until: float) -> str:
