@@ -34,7 +34,7 @@ async def test_the_output_fits_80_columns_and_shows_no_user_and_no_key(monkeypat
     assert await demo(users=5000) == 0
     out, err = capsys.readouterr()
     assert max(map(len, out.splitlines())) <= 80
-    assert "No push lost or doubled." in out
+    assert "Every user is accounted for, and nobody was pushed twice." in out
     assert all(fault.name in out for fault in faults_for(5000, "ann"))
     assert all(user not in out + err for user in services[0].users())
     assert services[0].api_key not in out + err

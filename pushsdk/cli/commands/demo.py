@@ -79,7 +79,7 @@ async def demo(
     else:
         print_table(counts)
         differences = ", ".join(f"{name}={counts[name]}" for name in AGREED)
-        say("No push lost or doubled." if agree else f"They disagree: {differences}.")
+        say("Every user is accounted for, and nobody was pushed twice." if agree else f"They disagree: {differences}.")
         say(f"{seconds:.1f} s, {len(ids) / seconds:,.0f} users a second; next: pushsdk emulator")
     return Exit.DONE if agree else Exit.INCOMPLETE
 
