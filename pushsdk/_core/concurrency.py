@@ -124,8 +124,7 @@ class AdaptiveLimit:
         work; such an answer counts only if it was slow. ``starved``: other requests wait for the slot, and for nothing
         else. If none wait, the limit limits nothing, so the latency does not count.
         """
-        refusals = self._refusals
-        refusals.count(now, ok=ok, waits=starved)
+        self._refusals.count(now, ok=ok, waits=starved)
         starved = starved and self.in_flight >= self.limit  # else they wait for the gap
         self.in_flight -= 1
         if ok:
@@ -144,8 +143,8 @@ class AdaptiveLimit:
         elif refusals.score >= EVENT and now >= window.ends:
             if refusals.pause or now >= refusals.since + 2.0 * self._round():
                 self._cut(now)
-        elif seconds is not None and starved:
-            self._observe(now, seconds, ok=ok)
+        elif seconds is not None and starved and (ok or seconds > self._base):  # a fast refusal says nothing
+            self._observe(now, seconds)
 
     def _accept(self, now: float, seconds: float | None) -> None:
         """Count an accepted request. It raises the rate."""
@@ -155,18 +154,18 @@ class AdaptiveLimit:
         if refusals.lost:
             if refusals.accepted:
                 self.gap = max(refusals.lost, self.gap / 2)
-                refusals.lost = refusals.lost if refusals.lost < self.gap else 0.0
+                if self.gap == refusals.lost:
+                    refusals.lost = 0.0
         elif self.gap:
             calm = CALM * refusals.trust * (self._round() + (refusals.waited or EVENT * self.gap))
             climb = 1.0 + 2 * STEADY * self.gap * (now - refusals.at) / calm**2
             self.gap, refusals.projected = self.gap / climb, refusals.projected * climb
-            self.gap = self.gap if self.gap > self._known() / self._cap else 0.0
+            if self.gap <= self._known() / self._cap:
+                self.gap = 0.0
 
-    def _observe(self, now: float, seconds: float, *, ok: bool) -> None:
-        """Count an answer of the window, and judge the window at its end. A fast refusal says nothing."""
+    def _observe(self, now: float, seconds: float) -> None:
+        """Count an answer in the window, and judge the window at its end."""
         window = self._window
-        if not ok and seconds <= self._base:
-            return
         window.count += 1
         window.roots += math.sqrt(seconds)
         window.seconds += seconds
@@ -205,7 +204,6 @@ class AdaptiveLimit:
         else:  # an outage, a quota is used up for now, or nothing waits: that says nothing about the limit
             self.gap = min(1.0, gap / LEAST)
             refusals.guess(now, gap)
-        self._before, self._step = None, STEADY
         self._set(now, limit, skips=True)
 
     def _judge(self, now: float) -> None:
@@ -231,7 +229,8 @@ class AdaptiveLimit:
         ratio = (self._base * (1.0 + error) + SLACK) / latency
         if ratio < 1.0 - STEADY / 2:
             self._before = before or (current, latency)
-            self._period = 1.0 if ratio < 0.4 else self._period
+            if ratio < 0.4:
+                self._period = 1.0
             self._measure_at = min(self._measure_at, self._tick(now, self._period))
             self._step, goal = STEADY, current * ratio * (1.0 + STEADY)
         else:
@@ -259,7 +258,6 @@ class AdaptiveLimit:
             # At least the latency just measured, as that had no queue.
             slots = max(slots * self._base / old, self._slots())
         self._period = min(LONGEST, 2.0 * self._period) if 0.8 < self._base / old < 1.25 else 1.0
-        self._before, self._step = None, STEADY
         self.limit = max(self.limit, min(int(slots), self._cap))
         self._set(now, slots, skips=True)
 
@@ -277,9 +275,12 @@ class AdaptiveLimit:
         return min(1.0, self._known() / self.limit)
 
     def _set(self, now: float, goal: float, *, skips: bool = False) -> None:
+        """Set the limit and begin a window. ``skips``: from here on the limit is compared with nothing before."""
+        if skips:
+            self._before, self._step = None, STEADY
         self._goal = goal = max(1.0, min(goal, self._cap))
         skips = skips or int(goal) < self.limit
-        self.limit = max(1, min(self.limit, int(goal)))
+        self.limit = min(self.limit, int(goal))
         need = max(FEWEST, int(goal / 2)) if self._before is None else max(FEWEST // 2, int(goal))
         self._window = _Answers(now, now + self._round(), skip=self.in_flight if skips else 0, need=need)
 
