@@ -138,7 +138,7 @@ class AdaptiveLimit:
         refusals, window = self._refusals, self._window
         if starved and now >= self._measure_at:
             self._measure(now)
-        elif window.skip > 0:
+        elif window.skip:
             window.skip, window.began, window.ends = window.skip - 1, now, now + self._round()
         elif refusals.score >= EVENT and now >= window.ends:
             if refusals.pause or now >= refusals.since + 2.0 * self._round():
@@ -160,8 +160,7 @@ class AdaptiveLimit:
             calm = CALM * refusals.trust * (self._round() + (refusals.waited or EVENT * self.gap))
             climb = 1.0 + 2 * STEADY * self.gap * (now - refusals.at) / calm**2
             self.gap, refusals.projected = self.gap / climb, refusals.projected * climb
-            if self.gap <= self._known() / self._cap:
-                self.gap = 0.0
+            self.gap = self.gap if self.gap > self._known() / self._cap else 0.0
 
     def _observe(self, now: float, seconds: float) -> None:
         """Count an answer in the window, and judge the window at its end."""
@@ -179,7 +178,7 @@ class AdaptiveLimit:
         """
         refusals = self._refusals
         refusals.answered |= answered
-        if self._window.skip == 0:
+        if not self._window.skip:
             if not refusals.score:
                 refusals.since, refusals.recently = now, 0
             refusals.score += EVENT if pause else 1.0
