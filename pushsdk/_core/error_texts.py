@@ -211,7 +211,7 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({413}, ". Shorten the message, or send to fewer users per call if the service limits their number"),
     ({400, "no answer"}, _LINT),
     ({422, "no answer"}, _LINT),
-    ({Outcome.UNKNOWN, "job"}, "; see: pushsdk docs idempotency"),
+    ({Outcome.UNKNOWN, "job"}, "; see: pushsdk docs idempotency#claims-of-dead-processes"),
     ({Outcome.UNKNOWN, "request id"}, ". Don't retry: ask the service about {request_id}; " + _OUTCOMES),
     ({Outcome.UNKNOWN, PUSH.name}, ". Don't retry unless a second push is acceptable; " + _OUTCOMES),
     ({Outcome.UNKNOWN}, "; " + _OUTCOMES),

@@ -36,6 +36,13 @@ def read(name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def section(page: str, anchor: str) -> str:
+    """Return the section whose heading has this anchor, as in a link; the whole page if there is none."""
+    heading = re.escape(anchor).replace(r"\-", r"\W+")
+    found = re.search(rf"(?ims)^(##+) \W*{heading}\W*$.*?\n(?=\n(?!\1#)##|\Z)", page)
+    return found[0] if found else page
+
+
 def summary(page: str) -> str:
     """Return the first sentence below the page title."""
     return re.split(r"(?<=\.)\s", " ".join(page.split("\n\n")[1].split()))[0]

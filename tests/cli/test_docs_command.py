@@ -112,6 +112,14 @@ def test_a_search_shows_twenty_results_and_how_many_more_there_are(command, tmp_
     assert lines[20] == "... and 1,005 more; another word narrows the search"
 
 
+def test_an_anchor_shows_its_section_with_the_sections_in_it(command, tmp_path):
+    section = "## A rate, and `its` limit (429)\n\n```sh\n# no heading\n```\n\n### A part\n\nThe Api-Key."
+    (tmp_path / "retries.md").write_text(f"# Retries\n\nText.\n\n{section}\n\n## A rate\n\nMore.\n")
+    assert command("docs retries#a-rate-and-its-limit-429").out == f"{section}\n"
+    assert command("docs retries#a-rate").out == "## A rate\n\nMore.\n"
+    assert command("docs retries#else").out.startswith("# Retries")
+
+
 @pytest.mark.parametrize("topic", ["retrys", "tries"])
 def test_a_topic_that_is_nearly_a_name_shows_its_page(command, topic):
     assert command("docs", topic) == (0, PAGES["retries"], "")

@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -44,7 +44,7 @@ _SETTLED = (
 )
 _IN_DOUBT = (
     "nearly all jobs in doubt had been pushed. If the push arrived, run {}; without "
-    "--accepted, the next delivery pushes again; see: pushsdk docs idempotency"
+    "--accepted, the next delivery pushes again; see: pushsdk docs idempotency#claims-of-dead-processes"
 )
 Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
 Keys = Annotated[Sequence[str], Parameter(negative=(), help="Select the job of this idempotency key. Repeatable.")]
@@ -133,7 +133,7 @@ def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = Fal
 def _advise(sends: Sequence[ClaimedSend], store: StoreOptions) -> None:
     in_doubt = [send for send in sends if not _in_flight(send.until)]
     if in_doubt:
-        given = {name: value for name, value in asdict(store).items() if value != getattr(StoreOptions, name, "")}
+        given = {name: value for name, value in vars(store).items() if value != getattr(StoreOptions, name, "")}
         line = "claims", "release", "--accepted", in_doubt[0].key[:NAME_DIGITS]
         warn(_IN_DOUBT.format(command_line(line, given)))
 

@@ -37,7 +37,7 @@ def docs(
     """Show a user guide page.
 
     Args:
-        topic: The page name or a part of it, for example retries.
+        topic: The page name or a part of it, for example retries; with #, one section: errors#codes.
         all_pages: List the pages, each with its first sentence.
         search: Print the sections about these words, best first, each with its page and heading.
     """
@@ -45,14 +45,16 @@ def docs(
         return _list_pages()
     if search is not None:
         return _print_results(" ".join(search))
-    name = _page_with(topic.lower().removesuffix(".md"))
+    word, _, anchor = topic.lower().partition("#")
+    name = _page_with(word.removesuffix(".md"))
     if name is None:
         warn(f"no page has the name {topic!r}; these are the sections about it, --list lists the pages")
         return _print_results(topic)
+    text = guide.section(guide.read(name), anchor)
     if sys.stdout.isatty():
-        _show(guide.read(name))
+        _show(text)
     else:
-        sys.stdout.write(guide.read(name))
+        sys.stdout.write(text)
     return Exit.DONE
 
 

@@ -93,9 +93,7 @@ def _value(term: re.Match[str]) -> str:
 
 
 def _condition(prefix: str, value: str, term: re.Match[str]) -> _Condition:
-    reader = _READERS.get(prefix)
-    condition = None if reader is None else reader(value, term)
-    if condition is not None:
+    if (reader := _READERS.get(prefix)) and (condition := reader(value, term)):
         return condition
     word = value if term[1] is None else f"{term[1]}:{value}"
     return _Condition(term, " OR ".join(_WORD.values()), [*[word.casefold()] * 2, *user_key(word), word])
