@@ -175,7 +175,7 @@ class Batches:
     """The batches that calls may join, by content: at most one each."""
 
     def __init__(self, batching: Batching, sizes: LearnedSizes) -> None:
-        self._batching = batching
+        self._most = batching.max_users, batching.max_bytes
         self._sizes = sizes
         self._joinable: dict[Content, Batch] = {}
 
@@ -190,7 +190,8 @@ class Batches:
             return None
         users = joinable.users + call.unsettled
         size = joinable.size + len(call.ids) + 1
-        max_users, max_bytes = self._bounds(joinable.frame)
+        # Without a call, as long as nothing was learned.
+        max_users, max_bytes = self._most if self._sizes.users is None else self._bounds(joinable.frame)
         if users <= max_users and size <= max_bytes:
             taken = joinable.taken
             if taken is None:
@@ -233,8 +234,7 @@ class Batches:
             batch.units = []
 
     def _bounds(self, frame: int) -> tuple[int, int]:
-        batching, sizes = self._batching, self._sizes
+        sizes, (max_users, max_bytes) = self._sizes, self._most
         if sizes.users is None:
-            return batching.max_users, batching.max_bytes
-        max_bytes = sizes.bytes_for(frame) or batching.max_bytes
-        return min(batching.max_users, sizes.users), min(batching.max_bytes, max_bytes)
+            return self._most
+        return min(max_users, sizes.users), min(max_bytes, sizes.bytes_for(frame) or max_bytes)
