@@ -94,10 +94,10 @@ async def test_a_transport_that_raises_ends_every_caller_as_unknown_and_leaves_n
 
 
 @virtual
-async def test_a_campaign_that_cannot_wait_the_pause_out_ends_at_once():
-    service = FakeService(answer(429, {"Retry-After": "20"}))
-    async with client_of(service) as client:
-        await outcome_of(client.send("a", MESSAGE, retry=RetryPolicy.none()))
+async def test_a_campaign_that_cannot_wait_out_the_pause_which_the_clients_policy_bounds_ends_at_once():
+    service = FakeService(answer(429, {"Retry-After": "900"}))
+    async with client_of(service, retry=RetryPolicy(max_retry_after=20.0)) as client:
+        await outcome_of(client.send("a", MESSAGE, retry=RetryPolicy(max_attempts=1, max_retry_after=900.0)))
         await asyncio.sleep(0.4)
         before = now()
         with pytest.raises(NotSentError, match="pause that ends after the call's deadline: in 20 s, ") as excinfo:
