@@ -122,7 +122,7 @@ class AdaptiveLimit:
 
         ``seconds``: the time that it held the slot; None if that says nothing. Not ``ok``: the service did not do the
         work; such an answer counts only if it was slow. ``starved``: other requests wait for the slot, and for nothing
-        else. If none wait, the limit limits nothing, so the latency does not count.
+        else. If none wait and few are in flight, the limit limits nothing, so the latency does not count.
         """
         self._refusals.count(now, ok=ok, waits=starved)
         starved = starved and self.in_flight >= self.limit  # else they wait for the gap
@@ -143,7 +143,12 @@ class AdaptiveLimit:
         elif refusals.score >= EVENT and now >= window.ends:
             if refusals.pause or now >= refusals.since + 2.0 * self._round():
                 self._cut(now)
-        elif seconds is not None and starved and (ok or seconds > self._base):  # a fast refusal says nothing
+        elif (
+            seconds is not None
+            # Many requests may queue in the service while none waits here: those that expire make room for others.
+            and (starved or (self.in_flight >= FEWEST and not self.gap))
+            and (ok or seconds > self._base)  # a fast refusal says nothing
+        ):
             self._observe(now, seconds)
 
     def _accept(self, now: float, seconds: float | None) -> None:
@@ -231,10 +236,11 @@ class AdaptiveLimit:
             if ratio < 0.4:
                 self._period = 1.0
             self._measure_at = min(self._measure_at, self._tick(now, self._period))
-            self._step, goal = STEADY, current * ratio * (1.0 + STEADY)
+            self._step, least, goal = STEADY, current / 2, current * ratio * (1.0 + STEADY)
         else:
-            self._before, self._step, goal = None, min(1.0, max(STEADY, 2.0 * step)), current * (1.0 + step)
-        goal = max(current / 2, min(2.0 * current, goal + ROOM * math.sqrt(current)))
+            self._before, self._step = None, min(1.0, max(STEADY, 2.0 * step))
+            least, goal = float(self.limit), current * (1.0 + step)
+        goal = max(least, min(2.0 * current, goal + ROOM * math.sqrt(current)))
         self._set(now, goal)
 
     def _measure(self, now: float) -> None:
@@ -261,7 +267,8 @@ class AdaptiveLimit:
         self._set(now, slots, skips=True)
 
     def _slots(self) -> float:
-        return min(self._goal, self.limit + 1.0)
+        """Return the slots that the answers had: if the limit is not reached, those in use."""
+        return min(self._goal, self.limit + 1.0, self.in_flight + 3.0)
 
     def _round(self) -> float:
         return max(SHORTEST, min(self._base, self._known()))

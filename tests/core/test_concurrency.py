@@ -134,6 +134,18 @@ def test_sparse_requests_leave_the_limit_as_it_is():
     assert limit.limit == 16
 
 
+@pytest.mark.parametrize(("queued", "expected"), [(0.0, 100), (0.01, 20)])
+def test_a_limit_that_is_not_reached_falls_only_if_requests_queue(queued, expected):
+    limit = AdaptiveLimit(0.0, cap=100)
+    for number in range(4000):
+        starved = number < 2000
+        limit.started(number / 100)
+        while limit.in_flight >= min(limit.limit, 100 if starved else 30):
+            seconds = 0.1 if starved else max(0.1, queued * limit.in_flight)
+            limit.ended(number / 100, seconds, starved=starved)
+    assert limit.limit == pytest.approx(expected, abs=4)
+
+
 # Drawn once; nothing was tuned for them.
 @pytest.mark.parametrize("seed", range(4))
 def test_a_service_drawn_at_random_is_used_by_a_client_that_nobody_tuned(seed):
