@@ -194,7 +194,8 @@ def test_the_nightly_script_is_silent_unless_it_fails(service):
     night = job.replace("/srv/push", ".").replace("07:00", "23:59:59")
     assert run_in_shell(night) == (0, "")
     Path("users.csv").unlink()
-    assert run_in_shell(night)[1].startswith("exit 2: ")
+    code, output = run_in_shell(night)
+    assert output.startswith(f"exit {code}: ")
 
 
 # -- links ------------------------------------------------------------------------------------------------------------
