@@ -198,7 +198,10 @@ class Audience(BatchSource):
 
     def ids(self, *, distinct: bool = True) -> Iterator[list[str]]:
         """Yield the ids in batches: each once in no particular order, or all in file order."""
-        return ids_of(self, Distinct() if distinct else None)
+        source = self._source
+        if distinct and isinstance(source, DuckdbSource) and self._is_whole():
+            return self._read(source.distinct_ids)
+        return self._read(source.ids, Distinct() if distinct else None)
 
     def rows(self, *, distinct: bool = True) -> Iterator[list[Row]]:
         """Yield the ids, each with the other columns in its row, in batches.
@@ -242,7 +245,7 @@ class Audience(BatchSource):
         return self._read(lambda counts: self._source.rows(counts, columns), Distinct(rows=True) if distinct else None)
 
     def _read(
-        self, read: Callable[[ReadCounts], Iterator[list[Any]]], distinct: Distinct | None
+        self, read: Callable[[ReadCounts], Iterator[list[Any]]], distinct: Distinct | None = None
     ) -> Iterator[list[Any]]:
         counts = ReadCounts()
         batches = read(counts)
@@ -265,14 +268,6 @@ class Audience(BatchSource):
             for ids in users.ids():
                 users._damages.update(damage_of(ids, encode_texts(ids)))
                 yield ids
-
-
-def ids_of(audience: Audience, distinct: Distinct | None) -> Iterator[list[str]]:
-    """Yield the ids in batches: those that the filter returns, which DuckDB may replace, or all in file order."""
-    source = audience._source
-    if distinct is not None and isinstance(source, DuckdbSource) and audience._is_whole():
-        return audience._read(source.distinct_ids, None)
-    return audience._read(source.ids, distinct)
 
 
 def _audience_of(users: "AnyPath | Audience | Iterable[str]", key: str) -> Audience:

@@ -24,7 +24,7 @@ _COLUMNS = [
 ]
 _COLUMNS += "id Id ID uid UID uuid UUID email Email EMAIL".split()  # noqa: SIM905 - words
 # The words that are no ids, each with damage and fix.
-WORDS = {
+_WORDS = {
     **dict.fromkeys(_MISSING, "is {!r}, the text of a missing value: leave such users out"),
     **dict.fromkeys(_COLUMNS, "is the name of a column: leave the header out, or save the table as .csv"),
 }
@@ -79,8 +79,8 @@ _is_plain = re.compile(
 
 def damage_in(user_id: str) -> str | None:
     """Return the damage that the id shows, with its fix; None for a plain id."""
-    if user_id in WORDS:
-        return WORDS[user_id].format(user_id)
+    if user_id in _WORDS:
+        return _WORDS[user_id].format(user_id)
     # Without a look at the table for nearly every id.
     if _is_plain(user_id):
         return None
@@ -89,29 +89,23 @@ def damage_in(user_id: str) -> str | None:
     )
 
 
-def damage_of(ids: Collection[str], encoded: bytes, has_words: bool | None = None) -> list[str]:
-    """Return the damage that each damaged id shows.
-
-    ``encoded`` is their JSON. ``has_words`` is False if none is one of ``WORDS`` or has a comma, None if unknown.
-    """
-    if len(ids) > 1 and not may_have_damage(ids, encoded, has_words):
+def damage_of(ids: Collection[str], encoded: bytes) -> list[str]:
+    """Return the damage that each damaged id shows. ``encoded`` is their JSON."""
+    if len(ids) > 1 and not may_have_damage(ids, encoded):
         return []
     return list(filter(None, map(damage_in, ids)))
 
 
-def may_have_damage(ids: Collection[str], encoded: bytes, has_words: bool | None = None) -> bool:
+def may_have_damage(ids: Collection[str], encoded: bytes) -> bool:
     """Return False if every id is plain. A look at each takes ten times as long."""
     return (
-        (_has_words(ids, encoded) if has_words is None else has_words)
+        "," in "".join(ids)
         or _has_sign(encoded)
         or _has_number(encoded)
+        # Each word has a letter among these.
+        or (any(letter in encoded for letter in b"inIN") and not _WORDS.keys().isdisjoint(ids))
         or (not encoded.isascii() and _is_unreadable(encoded.decode()))
     )
-
-
-def _has_words(ids: Iterable[str], encoded: bytes) -> bool:
-    # Each word has a letter among these.
-    return "," in "".join(ids) or (any(letter in encoded for letter in b"inIN") and not WORDS.keys().isdisjoint(ids))
 
 
 def _has_number(encoded: bytes) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from pushsdk._audience.audience import Audience, Personalized, damage_texts, ids_of
+from pushsdk._audience.audience import Audience, Personalized, damage_texts
 from pushsdk._audience.distinct import Distinct
 from pushsdk._core import wire
 from pushsdk._core.arguments import check_users
@@ -105,14 +105,12 @@ class Planner:
         self._taken = 0
         # The damage that ids show.
         self._damages = Counter[str]()
-        self._distinct = Distinct()
         self._duplicates = 0
 
     async def broadcast(self, user_ids: object) -> None:
         """Plan one message to an Audience or an iterable of ids, and seal the plan."""
         if isinstance(user_ids, Audience):
-            ids = ids_of(user_ids, self._distinct if self._header.dedupe else None)
-            await self._in_thread(lambda: self._add_all(self._add_ids, ids))
+            await self._in_thread(lambda: self._add_all(self._add_ids, user_ids.ids(distinct=self._header.dedupe)))
         else:
             await self._plan_ids(user_ids)
         self._add_ids((), last=True)
@@ -166,7 +164,7 @@ class Planner:
             self._store()
 
     async def _plan_ids(self, user_ids: object) -> None:
-        with self._distinct as distinct:
+        with Distinct() as distinct:
             async with aclosing(blocks_of(user_ids)) as blocks:
                 async for block in blocks:
                     texts = self._texts(block)
@@ -189,7 +187,7 @@ class Planner:
         self._ids.extend(ids)
         end = len(self._ids) if last else len(self._ids) // header.max_users * header.max_users
         for users, encoded in chunks_of(self._ids[:end], header):
-            self._damages.update(damage_of(users, encoded, self._distinct.has_words))
+            self._damages.update(damage_of(users, encoded))
             self._waiting.append(Chunk(len(users), encoded))
         del self._ids[:end]
 

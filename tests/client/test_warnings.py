@@ -240,7 +240,7 @@ def test_a_placeholder_that_no_column_fills_is_told_if_we_fill_it(caught, tmp_pa
 @pytest.mark.parametrize(
     ("name", "content", "place", "damage"),
     [
-        ("users.txt", "ann\n\nuser_id\n", "line 3", "is the name of a column"),
+        ("users.txt", "ann\n\nuser_id\n1.00\n", "line 3", "is the name of a column"),
         ("users.csv", 'user_id,n\na,"1\n2"\n1.23E+11,3\n1.23E+11,4\n', "line 4, user_id", "is a number that a"),
         ("users.jsonl", '{"user_id":"a"}\n{"user_id":"#N/A"}\n', "line 2, user_id", "is an error in a spreadsheet"),
     ],
