@@ -124,7 +124,7 @@ def decoded(content: bytes, kind: Any) -> Any:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
         rule, where = rule_and_path(error)
-        raise ValueError(f"${where}: {rule}; for the names see: pushsdk docs reference") from None
+        raise ValueError(f"${where}: {rule}; for the names see: pushsdk docs emulator#make-it-fail") from None
     except (RecursionError, ValueError):
         raise ValueError(_not_json(content)) from None
 

@@ -141,7 +141,7 @@ WRONG = [
     ("emulator --faults comma", "--faults comma: must be JSON: "),
     ("emulator --limits none", "--limits none: No such file"),
     ("emulator --limits limit", "limit: $: ServiceLimits.max_users must be a whole number, 1 or more"),
-    ("emulator --limits typo", "typo: $: unknown field max_user; for the names see: pushsdk docs"),
+    ("emulator --limits typo", "typo: $: unknown field max_user; for the names see: pushsdk docs emulator#make"),
     ("emulator --token-file none", "--token-file none: No such file"),
     ("emulator --token-file token", "--token-file token: token must be 1 to 4096 visible ASCII characters"),
     ("emulator --token=s3cret", "--token"),
