@@ -194,7 +194,9 @@ class PlanSender:
         while True:
             self._changed.clear()
             has_room = len(self._in_work) + self._outcomes.qsize() < limiter.limit + AHEAD
-            if has_room and (limiter.run_requests < limiter.limit or self._sender.stopping.reason is not None):
+            if has_room and (
+                limiter.run_requests - self._sender.waiting < limiter.limit or self._sender.stopping.reason is not None
+            ):
                 return
             await self._changed.wait()
 

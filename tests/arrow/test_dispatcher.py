@@ -1,6 +1,7 @@
 """Sending of chunks on virtual time: waits, the stop policy, the rate, claims of other processes."""
 
 import asyncio
+import itertools
 import time
 from collections import Counter
 from contextlib import aclosing
@@ -165,6 +166,14 @@ async def test_a_chunk_in_flight_with_another_payload_is_an_error_and_the_first_
             await run.send_chunks(chunks())
     assert {row.outcome for row in run.rows().values()} == {"ACCEPTED"}
     assert len(service.sent) == 1
+
+
+@virtual
+async def test_while_requests_wait_for_a_retry_other_chunks_use_their_slots():
+    behaviors = itertools.cycle([*[answer(after=0.002)] * 24, answer(429, {"Retry-After": "0"})])
+    begin = now()
+    await send(FakeService(then=lambda request: next(behaviors)), users=2000, size=1, limits=Limits(in_flight=16))
+    assert now() - begin < 0.65  # 0.25 s of work, and the last retries
 
 
 # -- claims that expire or fail ---------------------------------------------------------------------------------------
