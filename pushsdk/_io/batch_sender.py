@@ -7,7 +7,7 @@ no cancelled caller takes the others along. The core decides on splits (``_core.
 import asyncio
 import itertools
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -71,15 +71,16 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
         body = self.body if self.has_time() else None
         if body is not None and self.claim is not None:
             self.is_claiming = True
-            body = await super().claim_in_time()
-            self.is_claiming = False
+            try:
+                body = await super().claim_in_time()
+            finally:
+                self.is_claiming = False
         if body is not None:
             self.owner.note_sent(self)
         return body
 
     async def claim_users(self) -> bytes | None:
         self.part, body = await self.claim.claim(self.part)
-        self.deadline = max(map(_deadline_of, self.part.units), default=self.deadline)
         return body  # type: ignore[no-any-return]
 
     def settle(self, attempt: Attempt) -> None:
@@ -99,7 +100,7 @@ class BatchSender:
         self._sizes = sizes
         self._split_on = batching.split_on
         # The contents that the service accepted last, and the records for those that were split.
-        self._accepted = deque[Content](maxlen=_MAX_MESSAGES)
+        self._accepted: dict[Content, None] = {}
         self._record_of = lru_cache(_MAX_MESSAGES)(lambda _: MessageRecord())
         #: The tasks for the batches that need one.
         self.tasks: dict[Batch, asyncio.Task[None]] = {}
@@ -226,7 +227,9 @@ class BatchSender:
             self._note_late(request, part.users, request.deadline)
             return False
         self._drop(request, lambda unit: unit.deadline < earliest)
-        return True
+        if not request.part.units:
+            request.failure = Failure.NO_TIME
+        return request.failure is None
 
     def leave(self, batch: Batch, calls: Set[Call]) -> None:
         """End expired calls in the requests without an attempt in flight: the attempts so far tell their outcome."""
@@ -237,7 +240,7 @@ class BatchSender:
     def _drop(self, request: BatchRequest, is_late: Callable[[Call | CallPart], bool]) -> None:
         part = request.part
         late = [*filter(is_late, part.units)]
-        if 0 < len(late) < len(part.units):  # else the request's deadline ends it
+        if late:
             request.part = in_time = BatchPart.of([*itertools.filterfalse(is_late, part.units)], part.history)
             request.body = push_body(in_time.ids, request.content.message, request.content.custom_fields)
             verdict = verdict_of(request.attempts, Evidence(), Failure.NO_TIME)
@@ -263,7 +266,9 @@ class BatchSender:
 
     def _settle(self, batch: Batch, whole: RequestPart, verdict: Verdict) -> None:
         if verdict.outcome is ACCEPTED:
-            self._accepted.append(batch.content)
+            if len(self._accepted) >= _MAX_MESSAGES:
+                self._accepted.clear()  # faster than to drop the oldest
+            self._accepted[batch.content] = None
         self._pending.settle_part(whole, verdict)
 
     async def _split(self, batch: Batch, parts: Sequence[BatchPart], rejected: Rejected[BatchPart] | None) -> None:

@@ -4,13 +4,13 @@ import asyncio
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 from weakref import ref
 
-from pushsdk._core.batching import SENDING
+from pushsdk._core.batching import SENDING, Call
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Failure
@@ -187,7 +187,7 @@ class Lifetime:
                 await engine.work.idle()
             finally:
                 await self._release(engine)
-        return _drain_report(engine)
+        return _drain_report(engine, [call for call in engine.work.drained if not call.abandoned])
 
     async def _release(self, engine: Engine) -> None:
         """Close the connections and the claim store."""
@@ -204,10 +204,7 @@ class Lifetime:
         for part in filter(None, (engine.transport, self._keyed)):
             with suppress(Exception):
                 await part.close()
-        lost = defaultdict[bool, list[str]](list)
-        for call in engine.work.calls:
-            lost[call.batch is not None and call.batch.state >= SENDING] += unsettled(call)
-        return DrainReport(not_sent=tuple(lost[False]), unknown=tuple(lost[True]))
+        return _drain_report(engine, engine.work.calls)
 
     def stats(self) -> ClientStats:
         """Return the current counters."""
@@ -226,13 +223,14 @@ class Lifetime:
         return ClientStats(**counts)
 
 
-def _drain_report(engine: Engine) -> DrainReport:
-    """Return the users in the calls that ended since the client is being closed."""
+def _drain_report(engine: Engine, calls: Iterable[Call]) -> DrainReport:
+    """Return the users in these calls. In doubt without a verdict are those whose request had begun."""
     ended: defaultdict[str, list[str]] = defaultdict(list)
-    for call in engine.work.drained or ():
-        if not call.abandoned:
-            for users, verdict in call.parts:
-                ended[verdict.outcome.lower()] += users
+    for call in calls:
+        is_begun = call.batch is not None and call.batch.state >= SENDING
+        ended["unknown" if is_begun else "not_sent"] += unsettled(call)
+        for users, verdict in call.parts:
+            ended[verdict.outcome.lower()] += users
     return DrainReport(
         **{outcome: tuple(users) for outcome, users in ended.items()}, abandoned=tuple(engine.pending.abandoned)
     )

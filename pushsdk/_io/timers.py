@@ -145,8 +145,9 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._timers.remove(self, self.tick)
-        # The task keeps the exception that it raises, which keeps its frames: a way back from here would be a cycle.
-        task, self._task = self._task, None
+        # The task keeps the exception that it raises, which keeps its frames, and the callback keeps its request: a way
+        # back from here would be a cycle.
+        task, self._task, self._respond = self._task, None, None
         if self.expired is None:
             return False
         return task.uncancel() <= self._cancelling and kind is asyncio.CancelledError

@@ -52,6 +52,8 @@ def asked(function: Callable[[], T], request: Request) -> asyncio.Future[T]:
         if future.set_running_or_notify_cancel():
             try:
                 future.set_result(function())
+            except StopIteration as error:  # which no future takes: as in a generator
+                future.set_exception(RuntimeError(repr(error)).with_traceback(error.__traceback__))
             except Exception as error:  # noqa: BLE001 - raised again in the loop
                 future.set_exception(error)
 

@@ -17,6 +17,7 @@ from pushsdk import (
     Receipt,
     RetryPolicy,
     SendAbandoned,
+    Timeout,
 )
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates
@@ -186,6 +187,18 @@ async def test_a_merged_call_whose_neighbor_is_not_claimed_expires_with_the_answ
         assert (await deliver(client, "later", idempotency_key="b")).already_accepted == 1
         assert type(await early) is RateLimitedError
     assert (service.users(), claims.states()) == ({"later": 1}, [[ACCEPTED], [OPEN]])
+
+
+@virtual
+async def test_a_merged_call_that_expires_after_its_claim_was_cut_short_is_not_sent():
+    options = {"timeout": Timeout(total=6.0, attempt=0.5), "retry": RetryPolicy.safe(initial_delay=5.0)}
+    claims = ShakyClaims(add=["slow"])
+    async with delivering(claims=claims, batching=Batching(linger=3.0), **options) as (service, _, client):
+        early = asyncio.create_task(deliver(client, "early", idempotency_key="a"))
+        await asyncio.sleep(2.9)
+        await deliver(client, "later", idempotency_key="b")
+        assert (await early).outcome is Outcome.NOT_SENT
+    assert "early" not in service.users()
 
 
 # -- calls that are cancelled ------------------------------------------------------------------------------------------

@@ -107,6 +107,24 @@ def test_a_client_whose_loop_is_gone_is_closed_in_another(loop):
     assert (code, output.strip()) == (0, "('v',) ('w',) True ()"), errors
 
 
+SETTLED = """
+import asyncio
+from pushsdk.testing import FakeService
+
+first = asyncio.new_event_loop()
+client = FakeService().client(on_event=lambda _: first.stop())
+task = first.create_task(client.send("u", {"body": {"en": "hi"}, "iosEnabled": True}))
+first.run_forever()
+first.close()
+print(task.done(), asyncio.run(client.aclose()).accepted)
+"""
+
+
+def test_a_call_that_ended_in_the_last_turn_of_its_loop_is_in_the_report():
+    code, output, errors = run_program(SETTLED)
+    assert (code, output.strip()) == (0, "False ('u',)"), errors
+
+
 FORK = """
     import asyncio, os, sys
     from pushsdk import AsyncPushClient, ConfigurationError

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from support.fake_service import LATENCY, MESSAGE, FakeService, answer, client_of, outcome_of, reset_after, start
+from support.fake_service import LATENCY, MESSAGE, OTHER, FakeService, answer, client_of, outcome_of, reset_after, start
 from support.virtual_time import virtual
 
 from pushsdk import Limits, Outcome, RequestSplit, RetryPolicy, SendAbandoned
@@ -33,6 +33,18 @@ async def test_a_413_halves_within_a_call_and_the_receipt_counts_the_requests_an
         assert 4 <= (await client.send(MANY, MESSAGE)).requests <= 5
         await send_all(client, MANY)
     assert max(len(request.user_ids) for request in service.requests) <= 10
+
+
+@virtual
+async def test_a_message_that_was_accepted_before_many_sends_of_another_is_not_to_blame():
+    good = {MANY[17], MANY[29]}
+    service = FakeService(then=lambda request: answer(400 if {*request.user_ids} & {*MANY} - good else 204))
+    async with client_of(service) as client:
+        await client.send("before", MESSAGE)
+        for number in range(300):
+            await client.send(f"other-{number}", OTHER)
+        outcomes = [each.outcome for each in await send_all(client, MANY)]
+    assert {user for user, outcome in zip(MANY, outcomes, strict=True) if outcome is Outcome.ACCEPTED} == good
 
 
 @virtual

@@ -1,8 +1,10 @@
 """Events between a request's claim and its answer, if the request goes over an idle connection."""
 
 import asyncio
+import gc
 import socket
 import sqlite3
+import tracemalloc
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -11,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 from support.fake_service import start
 from support.kill_child import MESSAGE, names
-from support.wire_faults import Step, always, good, hold, only, take, when
+from support.wire_answers import response
+from support.wire_faults import Step, always, answering, good, hold, only, take, when
 from support.wire_rig import meeting
 
 from pushsdk import Batching, Limits, Outcome, RetryPolicy, RunFileError, Timeout, read_report
@@ -63,6 +66,19 @@ async def test_each_user_has_the_outcome_that_the_wire_proves(act, is_sent, outc
     assert " ".join(row.outcome for row in rows) == outcomes
     assert server.processed == {row.user_id: 1 for row in rows if row.outcome != "NOT_SENT"}
     assert not any(claimed), "nobody is claimed during a connect"
+
+
+async def test_requests_that_need_a_task_leave_nothing_in_memory(tmp_path):
+    sizes = []
+    async with meeting(when(always, answering(response(200), processed=True)), **ONE) as (_, client):
+        tracemalloc.start()
+        for number in range(3):
+            await client.broadcast(names(300), MESSAGE, run=tmp_path / str(number))
+            gc.collect()
+            sizes.append(tracemalloc.get_traced_memory()[0])
+        tracemalloc.stop()
+    # The server keeps 2 kB for each.
+    assert sizes[2] - sizes[1] < 300 * 3_000
 
 
 class Falling:

@@ -119,6 +119,11 @@ def test_a_key_callable_that_calls_the_client_is_not_sent_for(service):
     assert service.requests == 0
 
 
+def test_a_key_callable_without_another_key_fails_at_once(service):
+    with PushClient(api_key=lambda: next(iter(()))) as client, pytest.raises(NotSentError, match="not-sent-key-bug"):
+        client.send("u", HELLO)
+
+
 def exit_by(kind):
     raise kind
 
