@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from pushsdk._core.address import is_loopback
 from pushsdk._core.secret import Secret
-from pushsdk.cli.settings import ClientSettings, resolve
+from pushsdk.cli.settings import ClientSettings, resolve, shown
 from pushsdk.cli.terminal import ask, visible
 
 _FLAG = Parameter(negative=(), show_default=False)
@@ -84,13 +84,13 @@ class CallOptions(ServiceOptions):
 
 
 def command_line(words: Iterable[object], options: Mapping[str, Any]) -> str:
-    """Return a command with these options, quoted for a shell. A proxy or store with a password is left out."""
+    """Return a command with these options, quoted for a shell. URLs with a password are left out."""
     line = ["pushsdk", *map(str, words)]
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
         if value is True:
             line.append(option)
-        elif value is not False and not (name in ("proxy", "claims") and "@" in str(value)):
+        elif value is not False and not (name in ("proxy", "claims") and shown(name, value) != value):
             line += [option, f"{value:.15g}" if isinstance(value, float) else str(value)]
     return visible(shlex.join(line))
 

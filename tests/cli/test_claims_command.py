@@ -39,8 +39,8 @@ def fill(store, *ages, **fields):
 @pytest.fixture
 def address(tmp_path):
     """A store of three sends: claimed 100 s, 3 h and 2 h ago."""
-    fill(SqliteClaims(tmp_path / "c"), 100.0, 3 * HOUR, 2 * HOUR)
-    return f"sqlite:{tmp_path / 'c'}"
+    fill(SqliteClaims(tmp_path / "a@b"), 100.0, 3 * HOUR, 2 * HOUR)
+    return f"sqlite:{tmp_path / 'a@b'}"
 
 
 def counts(command, address, words=""):
@@ -50,7 +50,7 @@ def counts(command, address, words=""):
     return json.loads(result.out)
 
 
-def test_claimed_sends_are_listed_with_the_oldest_first_and_what_to_do(command, address):
+def test_claimed_sends_are_listed_with_the_oldest_first_and_what_to_do(command, address, monkeypatch):
     result = command("claims list --claims", address)
     head, *lines = result.out.splitlines()
     assert result.code == 0
@@ -60,6 +60,8 @@ def test_claimed_sends_are_listed_with_the_oldest_first_and_what_to_do(command, 
     shown = command("claims show", key_of(1), "--claims", address)
     assert shown.err == result.err
     assert f"{advice} --prefix x; " in command("claims list --prefix x --claims", address).err
+    monkeypatch.setenv("PUSHSDK_CLAIMS", address)
+    assert "--claims" not in command("claims list").err
     assert "CLAIMED   1  in doubt: its process died" in shown.out
     assert "\ufffd[2J\n" in shown.out, "nothing that is stored steers the terminal"
     assert [line.split()[2:] for line in lines] == [["1", key_of(number)] for number in (1, 2, 0)]

@@ -26,6 +26,7 @@ def test_requests_are_lines_or_json_with_bodies_and_a_reset_empties_the_inbox(co
     assert [line.split(maxsplit=1)[1] for line in result.out.splitlines()] == lines
     rows = [json.loads(line) for line in command("emulator requests bob --json").out.splitlines()]
     assert [(row["status"], row["body"]["message"]["title"]) for row in rows] == [(204, {"en": "Two"})]
+    assert "found no matching requests with" in command("emulator requests zzz").err
     netloc = urlsplit(service.base_url).netloc
     assert command("emulator reset") == (0, f"emptied the inbox on {netloc}\n", "")
     assert command("emulator requests") == (0, "", "found no requests with this Api-Key; the page shows all inboxes\n")

@@ -1,6 +1,7 @@
 """``pushsdk claims list``, ``show``, ``count``, ``release``: sends with an idempotency key that have claimed users."""
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -133,7 +134,9 @@ def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = Fal
 def _advise(sends: Sequence[ClaimedSend], store: StoreOptions) -> None:
     in_doubt = [send for send in sends if not _in_flight(send.until)]
     if in_doubt:
-        given = {name: value for name, value in vars(store).items() if value != getattr(StoreOptions, name, "")}
+        # Without a store that the variable names: the command reads it too, and it may hold a password.
+        defaults = {"claims": os.environ.get("PUSHSDK_CLAIMS"), **vars(StoreOptions)}
+        given = {name: value for name, value in vars(store).items() if value != defaults[name]}
         line = "claims", "release", "--accepted", in_doubt[0].key[:NAME_DIGITS]
         warn(_IN_DOUBT.format(command_line(line, given)))
 

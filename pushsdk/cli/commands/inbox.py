@@ -38,7 +38,8 @@ def requests(search: Search = "", /, *, profile: Profile = None, json: JsonLines
     for request in reversed(found):
         say(_line(request))
     if not found:
-        warn("found no requests with this Api-Key; the page shows all inboxes")
+        kind = "matching requests" if search else "requests"
+        warn(f"found no {kind} with this Api-Key; the page shows all inboxes")
     return Exit.DONE
 
 
