@@ -11,13 +11,13 @@ from typing import Any
 
 Json = dict[str, Any]
 Origins = frozenset[tuple[str, ...]]
-"""Tables and columns; with a third part, ``ORDER``, if the order of the column's values counts."""
+"""Tables and columns; also with a third part, ``ORDER``, if the order of the column's values counts."""
 Columns = list[Origins]
 
 # The expression parts that choose among values or sort them, and add none.
 _CHOOSING = re.compile("when_expr|filter(_expr)?|order_bys|partitions|(arg_)?orders")
-# The functions that choose or return a place by other arguments, with the number of arguments, from the first, whose
-# values they pass on.
+# The functions that choose or return a place by the order of other arguments, with the number of arguments, from the
+# first, whose values they pass on.
 _PASSED_ON = {
     r"\b(arg_?(max|min)\w*|(max|min)_by)\b": 1,
     r"\b(((list|array)_)?grade_up|(list|array)_(position|indexof))\b": 0,
@@ -46,22 +46,17 @@ def _origins(node: Any, inputs: Sequence[Origins]) -> Origins:
         return _NONE.union(*_made(node, inputs)) if isinstance(node, list) else _NONE
     if node.get("type") == "BOUND_REF":
         return inputs[node["index"]]
-    function, kind = str(node.get("qname", node.get("name"))), str(node.get("return_type"))
-    found = _NONE.union(*_made(_values(node, function), inputs))
-    is_struct = len(found) > 1 and re.search("STRUCT|MAP", kind)
-    return _ordered(found) if is_struct or re.search(_ORDERING, function) else found
+    values, ordered = _made(_parts(node, str(node.get("qname", node.get("name")))), inputs)
+    return values.union((*origin[:2], ORDER) for origin in ordered)
 
 
-def _ordered(origins: Origins) -> Origins:
-    return origins.union((*origin[:2], ORDER) for origin in origins)
-
-
-def _values(node: Json, function: str) -> list[Any]:
-    """Return the parts whose values are in an expression's value."""
+def _parts(node: Json, function: str) -> tuple[list[Any], list[Any]]:
+    """Return the parts whose values are in an expression's value, and those whose order counts."""
     for pattern, number in _PASSED_ON.items():
         if re.search(pattern, function):
-            return list(node["children"][:number])
-    return [part for name, part in node.items() if not _CHOOSING.fullmatch(name)]
+            return node["children"][:number], node["children"][number:]
+    values = [part for name, part in node.items() if not _CHOOSING.fullmatch(name)]
+    return values, values if re.search(_ORDERING, function) else []
 
 
 def _made(expressions: Sequence[Any], inputs: Sequence[Origins]) -> Columns:

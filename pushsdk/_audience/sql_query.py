@@ -131,7 +131,8 @@ class _Source(msgspec.Struct):
             return printable(f"all_varchar = true in {self.call}")
         # No guess: it may change an id, and its parts may be keys that are ids.
         types = {column: "JSON" if _NESTED.fullmatch(kind) else kind for column, kind in self.types.items()}
-        return printable(f"{self._option({**types, **dict.fromkeys(self.text, 'VARCHAR')})} in {self.call}", 2000)
+        kept = [column for column in self.text if (self.table, column, ORDER) not in (origins or ())]
+        return printable(f"{self._option({**types, **dict.fromkeys(kept, 'VARCHAR')})} in {self.call}", 2000)
 
     def _option(self, types: Mapping[str, str]) -> str:
         """Return the option that states types. In CSV, DuckDB still guesses the other types."""
@@ -205,9 +206,9 @@ def _text_query(db: Connection, sql: str, key: str) -> _TextQuery:
         query = sql  # with a column that is in no table, such as filename
     if (fixes and origins is None) or not _show(db, query, sources):
         raise ValidationError(
-            f"the query: DuckDB guesses the types of the columns that {printable(key, 60)} is made from, and that "
-            f"would change an id like 00123. State the types, as {' and '.join(fixes)}; use CAST where the query "
-            "needs another type"
+            f"the query: DuckDB guesses the types of the columns that {printable(key, 60)} is made from. As a number, "
+            f"00123 would become 123; as a text, 9 would sort after 100. State the types, as {' and '.join(fixes)}; "
+            "use CAST where the query needs another type"
         )
     return query, sources
 

@@ -28,6 +28,8 @@ _WORDS = {
     **dict.fromkeys(_MISSING, "is {!r}, the text of a missing value: leave such users out"),
     **dict.fromkeys(_COLUMNS, "is the name of a column: leave the header out, or save the table as .csv"),
 }
+# Faster than the keys for a look at many ids.
+_WORD_SET = frozenset(_WORDS)
 _VARIABLE = r"\A\$\w+\Z|\{\s*[A-Za-z_][\w.]*\s*\}"
 # Persian and Indic scripts and emoji join their letters with these.
 _JOINERS = r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])"
@@ -102,10 +104,14 @@ def may_have_damage(ids: Collection[str], encoded: bytes) -> bool:
         "," in "".join(ids)
         or _has_sign(encoded)
         or _has_number(encoded)
-        # Each word has a letter among these.
-        or (any(letter in encoded for letter in b"inIN") and not _WORDS.keys().isdisjoint(ids))
+        or _has_word(ids, encoded)
         or (not encoded.isascii() and _is_unreadable(encoded.decode()))
     )
+
+
+def _has_word(ids: Iterable[str], encoded: bytes) -> bool:
+    # Each word has a letter among these.
+    return any(letter in encoded for letter in b"inIN") and not _WORD_SET.isdisjoint(ids)
 
 
 def _has_number(encoded: bytes) -> bool:

@@ -103,7 +103,7 @@ TRACED = [
     ("FROM 'late.csv' l WHERE country = 'NO' AND NOT EXISTS (FROM 'optout.csv' o WHERE o.user_id = l.user_id)", []),
     ("SELECT user_id FROM 'late.csv' ASOF JOIN (SELECT 17 AS since) ON age >= since WHERE country = 'NO'", NO),
     ("FROM 'late.csv' WHERE country = 'NO' AND age NOT IN (SELECT n FROM 'optout.csv' WHERE n > 99)", NO),
-    ("SELECT user_id, {'n': age, 'x': amount} AS s, max(age) OVER () FROM 'late.csv' WHERE country = 'NO'", NO),
+    ("SELECT {'u': user_id, 'x': amount}.u AS user_id, max(age) OVER () FROM 'late.csv' WHERE country = 'NO'", NO),
     # The types are stated, or no ids are numbers.
     ("SELECT min(country) AS user_id FROM 'late.jsonl'", ["NO"]),
     ("SELECT max(user_id::INT) AS user_id FROM read_csv('optout.csv', types = {'user_id': 'VARCHAR'})", ["20999"]),
@@ -160,11 +160,12 @@ REFUSED = [
     ("SELECT ids[1] AS user_id FROM 'uuid.jsonl'", "columns = {"),
     ("SELECT USER_ID_1 AS user_id FROM 'case.jsonl'", "columns = {'user_id': 'BIGINT', 'USER_ID_1': 'VARCHAR'}"),
     # As text, 9 would be more than 10.
-    ("SELECT max(user_id) AS user_id FROM 'optout.csv'", "as types = {'user_id': 'VARCHAR'} in read_csv('opt"),
-    ("SELECT list_min(list(user_id)) AS user_id FROM 'optout.csv'", "types = {'user_id': 'VARCHAR'} in read_csv("),
-    ("SELECT hash(user_id) AS user_id FROM 'optout.csv'", "types = {'user_id': 'VARCHAR'} in read_csv('optout.csv');"),
-    ("SELECT greatest(user_id, age) AS user_id FROM 'late.jsonl'", "'user_id': 'VARCHAR', 'country': 'VARCHAR', 'age'"),
-    ("SELECT max({'n': n, 'u': user_id}).u AS user_id FROM 'optout.csv'", "{'user_id': 'VARCHAR', 'n': 'VARCHAR'} in"),
+    ("SELECT max(user_id) AS user_id FROM 'optout.csv'", "as types = {'user_id': 'BIGINT'} in read_csv('optout.csv');"),
+    ("SELECT min_by(user_id, user_id) AS user_id FROM 'optout.csv'", "as types = {'user_id': 'BIGINT'} in read_csv("),
+    ("SELECT list_min(list(user_id)) AS user_id FROM 'optout.csv'", "as types = {'user_id': 'BIGINT'} in read_csv("),
+    ("SELECT hash(user_id) AS user_id FROM 'optout.csv'", "types = {'user_id': 'BIGINT'} in read_csv('optout.csv');"),
+    ("SELECT greatest(user_id, age) AS user_id FROM 'late.jsonl'", "'user_id': 'BIGINT', 'country': 'VARCHAR', 'age'"),
+    ("SELECT max({'n': n, 'u': user_id}).u AS user_id FROM 'optout.csv'", "{'user_id': 'BIGINT', 'n': 'BIGINT'} in"),
     # As text, an id would not be equal to the same number, and users who opted out would stay.
     (
         "SELECT user_id FROM 'late.csv' WHERE user_id NOT IN (SELECT user_id FROM 'optout.csv')",
