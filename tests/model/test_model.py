@@ -17,7 +17,7 @@ from support.fake_service import (
 )
 from support.model_settings import FAULTS as COMMON
 from support.model_settings import LONG, SHORT, mostly
-from support.virtual_time import run
+from support.virtual_time import run, turns
 
 from pushsdk import Batching, Limits, Outcome, PartialError, Rate, RetryPolicy, SendAbandoned, Timeout
 from pushsdk._core.outcome import Failure, join
@@ -293,6 +293,7 @@ async def live(world):
     report = await client.aclose(drain=world.drain)
     assert asyncio.get_running_loop().time() <= closing + world.drain + GRACE
     await asyncio.wait(tasks)
+    await turns()  # a task ends after its calls
     assert idle(client), client.stats()
     assert wrong == []
     assert service.closed == 1
