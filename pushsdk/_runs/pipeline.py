@@ -195,7 +195,7 @@ class Pipeline:
         Raises BlockingIOError with the chunk's number, and keeps the request for later, if another program has the
         file.
         """
-        is_stopped = self._sender.stopping.reason is not None or self._room() < 0
+        is_stopped = not self._sender.stopping.may_begin() or self._room() < 0
         if is_stopped or (work := next(self._work, None)) is None:
             return None
         if self._left <= 0:

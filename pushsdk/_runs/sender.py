@@ -63,6 +63,8 @@ class ChunkAttempt(ClaimedRequest, eq=False, gc=False):
 
     async def claim_users(self) -> bytes | None:
         sender, chunk = self.sender, self.chunk
+        if not sender.stopping.may_begin():  # checked before the claim too, as a claim counts as resent
+            return None
         users, ids = await sender.log.claim(chunk, resent=self.in_doubt)
         if not users or not sender.stopping.may_begin():
             return None

@@ -56,6 +56,7 @@ def test_no_request_is_begun_later_by_any_call(end, pause, script, in_flight, re
         report, last = run(story(Path(folder, "a.run")), collect=False)
         rows = list(read_report(Path(folder, "a.run")).rows(Outcome.NOT_SENT))
     assert all(begun[id(request)] < last.timestamp() for request in service.written)
+    assert report.resent <= len(service.written) - len(USERS) + report.not_sent
     left = report.not_sent + report.unknown * resends
     assert report.stopped_by == ("not_after" if left else None)
     assert {row.reason for row in rows} <= {f"not to be sent after {last:%Y-%m-%d %H:%M:%S} UTC"}
