@@ -152,6 +152,12 @@ def test_a_proxy_is_checked_instead_of_the_service_and_its_password_stays_hidden
 # -- the command --------------------------------------------------------------------------------------------------
 
 
+def test_an_address_with_a_password_is_refused_and_not_repeated(command):
+    result = command("doctor --base-url https://me:passw0rd@push.example")
+    assert result.code == 4
+    assert "passw0rd" not in result.out + result.err
+
+
 def test_good_settings_exit_with_0_and_nothing_is_sent(command, service, tmp_path):
     result = command("doctor --timeout 5")
     assert result.code == 0

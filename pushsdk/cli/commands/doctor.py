@@ -144,15 +144,16 @@ def _findings(options: Mapping[str, object]) -> Iterator[Finding]:
     versions = f"pushsdk {__version__}, aiohttp {version('aiohttp')}, Python {platform.python_version()}"
     yield Finding("versions", "ok", versions)
     settings = yield from _settings(options)
-    if settings is not None:
-        if len(settings["api_key"].reveal()) < SHORTEST_MASKED:
-            text = f"under {SHORTEST_MASKED} characters: it is not masked in answers that echo it; use a longer key"
-            yield Finding("api_key", "warn", text)
-        yield from probe(settings["base_url"], settings.get("proxy"))
-        limits = settings["limits"] or Limits()
-        bound = "at most --in-flight" if limits.in_flight else "at most half of the file descriptors"
-        text = f"as many requests in flight as the service takes without queueing; {bound}: {most_in_flight(limits)}"
-        yield Finding("limit", "ok", text)
+    if settings is None:
+        return
+    if len(settings["api_key"].reveal()) < SHORTEST_MASKED:
+        text = f"under {SHORTEST_MASKED} characters: it is not masked in answers that echo it; use a longer key"
+        yield Finding("api_key", "warn", text)
+    yield from probe(settings["base_url"], settings.get("proxy"))
+    limits = settings["limits"] or Limits()
+    bound = "at most --in-flight" if limits.in_flight else "at most half of the file descriptors"
+    text = f"as many requests in flight as the service takes without queueing; {bound}: {most_in_flight(limits)}"
+    yield Finding("limit", "ok", text)
     command = command_line(["send", "USER_ID", "--title", "Test"], options)
     text = f"not tried: the Api-Key, the path and a message; a push to yourself tries them:  {command}"
     yield Finding("request", "skip", f"{text}  (--dry-run prints the request instead)")
