@@ -19,13 +19,13 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 184_900,
-    "tokens of tests": 267_800,
+    "tokens of pushsdk": 184_720,
+    "tokens of tests": 267_650,
     "functions with more than 8 decisions, per 1,000": 19.7,
     "functions with more than 15 decisions": 0,
     "classes with more than 15 attributes": 0,
     "modules in the longest chain of imports": 15,
-    "'of' per 1,000 words of docstrings and comments": 10.15,
+    "'of' per 1,000 words of docstrings and comments": 10.05,
     "'own' per 1,000 words of docstrings and comments": 0.44,
     "'what' per 1,000 words of docstrings and comments": 0.84,
 }
