@@ -227,8 +227,7 @@ class BatchSender:
             self._note_late(request, part.users, request.deadline)
             return False
         self._drop(request, lambda unit: unit.deadline < earliest)
-        if not request.part.units:
-            request.failure = Failure.NO_TIME
+        request.failure = None if request.part.units else Failure.NO_TIME
         return request.failure is None
 
     def leave(self, batch: Batch, calls: Set[Call]) -> None:

@@ -73,7 +73,7 @@ def test_a_reader_that_leaves_is_no_trouble_of_the_emulator(command, service, mo
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     reader, writer = os.pipe()
     os.close(reader)
-    with started("emulator requests", stdout=writer) as process:
+    with started("emulator requests --json", stdout=writer) as process:
         os.close(writer)
         assert "is it the emulator" not in process.communicate(timeout=60)[1]
 
