@@ -227,7 +227,7 @@ class BatchSender:
             self._note_late(request, part.users, request.deadline)
             return False
         self._drop(request, lambda unit: unit.deadline < earliest)
-        request.failure = None if request.part.units else Failure.NO_TIME
+        request.failure = request.failure if request.part.units else Failure.NO_TIME
         return request.failure is None
 
     def leave(self, batch: Batch, calls: Set[Call]) -> None:
