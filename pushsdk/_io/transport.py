@@ -231,7 +231,7 @@ def check_host(name: str, url: str | Secret) -> None:
 
 
 def check_ssl(context: ssl.SSLContext | None) -> None:
-    """Raise ConfigurationError unless the context is None, or verifies with TLS 1.2 or later."""
+    """Raise ConfigurationError for a context that does not verify, or that was set to allow TLS before 1.2."""
     if context is None:
         return
     # Without verification any server could read the key.
@@ -239,5 +239,9 @@ def check_ssl(context: ssl.SSLContext | None) -> None:
         raise ConfigurationError(
             "ssl: the context does not verify the server's certificate and host name; load your own CA into it instead"
         )
-    if context.minimum_version not in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
-        raise ConfigurationError("ssl: the context's minimum_version is TLSVersion.TLSv1_2 or later")
+    # A negative one leaves it to OpenSSL's settings, as Debian's Python does.
+    minimum = context.minimum_version
+    if 0 < minimum < ssl.TLSVersion.TLSv1_2:
+        raise ConfigurationError(
+            f"ssl: minimum_version must be TLSVersion.TLSv1_2 or later, or left as Python sets it; got {minimum.name}"
+        )

@@ -207,6 +207,14 @@ def test_verification_can_not_be_switched_off_and_an_old_tls_is_refused():
         refused(lambda context=context: AsyncPushClient(HERE, "key", ssl=context), "ssl")
 
 
+async def test_a_context_whose_minimum_is_left_to_openssl_is_taken():
+    context = ssl.create_default_context()
+    # As Debian's Python makes it.
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    async with AsyncPushClient("https://push.example", "key", ssl=context):
+        pass
+
+
 def test_a_proxy_is_an_http_url():
     bad = ("", "http://u:p@[::1]]:3128", "http://u:p@xn--:3128", "proxy:3128", "socks5://proxy:1")
     for proxy in (*bad, "http://", "http://pro xy", 7, b"http://p"):
