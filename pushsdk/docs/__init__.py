@@ -36,11 +36,15 @@ def read(name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def section(page: str, anchor: str) -> str:
-    """Return the section whose heading has this anchor, as in a link; the whole page if there is none."""
-    heading = re.escape(anchor).replace(r"\-", r"\W+")
-    found = re.search(rf"(?ims)^(##+) \W*{heading}\W*$.*?\n(?=\n(?!\1#)##|\Z)", page)
-    return found[0] if found else page
+def anchor(heading: str) -> str:
+    """Return the name that links have for a heading."""
+    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
+
+
+def sections(page: str) -> dict[str, str]:
+    """Return the sections by anchor, each with the sections in it."""
+    found = re.findall(r"(?ms)^(?=((##+) ([^\n]+)\n.*?\n(?=\n(?!\2#)##|\Z)))", page)
+    return {anchor(heading): text for text, _, heading in found}
 
 
 def summary(page: str) -> str:

@@ -8,13 +8,16 @@ import re
 import shlex
 import signal
 import subprocess
+from datetime import datetime
 from time import strftime
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 from support.command_line import run_apart, split, started
 
 from pushsdk import AsyncPushClient, cli, read_report
+from pushsdk._runs import stopping
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk.cli.commands import runs
@@ -159,6 +162,16 @@ def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, se
     assert result.err == ""
     assert "3 resent after an unknown outcome" in result.out
     assert service.users() == dict.fromkeys(USERS, 2)
+
+
+def test_after_the_end_of_the_time_no_resume_is_advised(broadcast, command, service, monkeypatch):
+    service.set_faults([Fault.reset_after(first=1)])
+    broadcast()
+    monkeypatch.setattr(stopping, "datetime", SimpleNamespace(now=lambda zone: datetime(2200, 1, 1, tzinfo=zone)))
+    result = command("resume spring.run --on-unknown resend --not-after 2126-01-31T18:00+01:00")
+    assert result.code == 3
+    assert "to push to the rest, --exclude this run and pass another --run; see: pushsdk docs" in result.err
+    assert "resume" not in result.err
 
 
 def test_an_unfinished_plan_is_planned_again_but_not_resumed(broadcast, command, service, folder):

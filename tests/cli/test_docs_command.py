@@ -117,7 +117,11 @@ def test_an_anchor_shows_its_section_with_the_sections_in_it(command, tmp_path):
     (tmp_path / "retries.md").write_text(f"# Retries\n\nText.\n\n{section}\n\n## A rate\n\nMore.\n")
     assert command("docs retries#a-rate-and-its-limit-429").out == f"{section}\n"
     assert command("docs retries#a-rate").out == "## A rate\n\nMore.\n"
-    assert command("docs retries#else").out.startswith("# Retries")
+    assert command("docs retries#a-rate-and-its-limit-404").out == f"{section}\n"
+    near = "pushsdk: retries has no section 'a-patr'. Did you mean 'retries#a-part'?\n"
+    assert command("docs retries#a-patr") == (2, "", near)
+    sections = "a-rate-and-its-limit-429, a-part, a-rate"
+    assert command("docs retries#else").err == f"pushsdk: retries has no section 'else'. It has: {sections}\n"
 
 
 @pytest.mark.parametrize("topic", ["retrys", "tries"])

@@ -44,8 +44,8 @@ _SETTLED = (
     "The next delivery succeeds without a push, and users who were not pushed before never get it.",
 )
 _IN_DOUBT = (
-    "nearly all jobs in doubt had been pushed. If the push arrived, run {}; without "
-    "--accepted, the next delivery pushes again; see: pushsdk docs idempotency#claims-of-dead-processes"
+    "nearly all jobs in doubt had been pushed; see: pushsdk docs idempotency#claims-of-dead-processes\n"
+    "if the push arrived:  {}  (without --accepted, the next delivery pushes again)"
 )
 Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
 Keys = Annotated[Sequence[str], Parameter(negative=(), help="Select the job of this idempotency key. Repeatable.")]

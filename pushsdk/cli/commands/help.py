@@ -50,7 +50,9 @@ def docs(
     if name is None:
         warn(f"no page has the name {topic!r}; these are the sections about it, --list lists the pages")
         return _print_results(topic)
-    text = guide.section(guide.read(name), anchor)
+    text = guide.read(name)
+    if anchor:
+        text = _section_of(name, guide.sections(text), anchor)
     if sys.stdout.isatty():
         _show(text)
     else:
@@ -84,6 +86,17 @@ def _page_with(word: str) -> str | None:
     if word in pages or len(close) == 1:
         return word if word in pages else close[0]
     return near_word(word, pages, 0.75)
+
+
+def _section_of(page: str, sections: dict[str, str], anchor: str) -> str:
+    """Return the section with this anchor; codes with a status, such as rejected-429, share one. Raises a usage error."""
+    pattern = re.sub(r"\d{3}$", r"\\d{3}.*", re.escape(anchor))
+    for name, text in sections.items():
+        if re.fullmatch(pattern, name):
+            return text
+    near = near_word(anchor, sections, 0.6)
+    advice = f"Did you mean '{page}#{near}'?" if near else f"It has: {', '.join(sections)}"
+    raise usage_error(f"{page} has no section {anchor!r}. {advice}")
 
 
 def _show(page: str) -> None:

@@ -36,16 +36,13 @@ def page(name: str, query: str = "") -> str | None:
 def _results(query: str, titles: dict[str, str]) -> str:
     """Return the sections that ``pushsdk docs --search`` prints, each below a link to its heading."""
     items = [
-        f'<li><a href="/docs/{name}#{_anchor(heading)}">{escape(": ".join(dict.fromkeys((titles[name], heading))))}</a>'
+        f'<li><a href="/docs/{name}#{docs.anchor(heading)}">'
+        f"{escape(': '.join(dict.fromkeys((titles[name], heading))))}</a>"
         f"<p>{_IN_BACKTICKS.sub(_AS_CODE, escape(text))}</p></li>"
         for name, heading, text in search(query)
     ]
     head = f"<h1>Search</h1><p>{len(items)} sections about <q>{escape(query)}</q>, best first.</p>"
     return f'{head}<ul class="results">{"".join(items)}</ul>' if items else f"{head}<p>Try fewer or shorter words.</p>"
-
-
-def _anchor(heading: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
 
 
 def _html(markdown: str) -> str:
@@ -65,7 +62,7 @@ def _html(markdown: str) -> str:
     tokens = (reader := MarkdownIt("commonmark", {"html": False, "highlight": color}).enable("table")).parse(markdown)
     for opening, text in pairwise(tokens):
         if opening.type == "heading_open":
-            opening.attrSet("id", _anchor(text.content))
+            opening.attrSet("id", docs.anchor(text.content))
     html = str(reader.renderer.render(tokens, reader.options, {}))
     html = html.replace("<pre>", '<pre tabindex="0">').replace("<table>", '<div class="scroll-x" tabindex="0"><table>')
     return re.sub(r'href="([\w-]+)\.md', r'href="/docs/\1', html.replace("</table>", "</table></div>"))
