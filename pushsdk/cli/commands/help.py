@@ -89,7 +89,7 @@ def _page_with(word: str) -> str | None:
 
 
 def _section_of(page: str, sections: dict[str, str], anchor: str) -> str:
-    """Return the section with this anchor; codes with a status, such as rejected-429, share one. Raises a usage error."""
+    """Return the section with this anchor; rejected-429 and others share one. Raises a usage error."""
     pattern = re.sub(r"\d{3}$", r"\\d{3}.*", re.escape(anchor))
     for name, text in sections.items():
         if re.fullmatch(pattern, name):
