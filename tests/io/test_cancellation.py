@@ -56,7 +56,7 @@ async def test_a_call_that_a_timeout_of_asyncio_cancels_has_a_note(seconds, text
             async with asyncio.timeout(seconds):
                 await client.send(MANY, MESSAGE)
         assert idle(client)
-        (note,) = caught.value.__cause__.__notes__
+        (note,) = caught.value.__context__.__notes__
         assert text in note
 
 
