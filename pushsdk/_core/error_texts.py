@@ -164,6 +164,7 @@ _LIMITS = "see: pushsdk docs timeouts-and-limits"
 _THROTTLING = "see: pushsdk docs throttling"
 _OUTCOMES = "see: pushsdk docs outcomes"
 _FEWER = ". Send fewer at a time; for a burst, raise {timeout}; " + _THROTTLING
+_BURST = "N calls at R a second take N/R s: raise {timeout}, or use send_each; " + _THROTTLING
 _RATE = ". If this recurs, set {rate} below the service's limit; " + _THROTTLING
 _WRONG_URL = ". base_url is probably wrong: check its host and its path, which must end before /v1"
 _LINT = ". Check the message: {lint}"
@@ -191,8 +192,8 @@ FIXES: tuple[tuple[set[object], str], ...] = (
         ". Fix the callable: __cause__ is the exception. If a retry may help, raise an OSError or a class of yours",
     ),
     ({Failure.SESSION}, ". Keep the session open for as long as the client"),
-    ({Failure.THROTTLED}, ". Call again {when}; for a burst, raise {timeout}" + _RATE),
-    ({Failure.RATE}, ". Raise {rate}, or {timeout} for a burst; " + _THROTTLING),
+    ({Failure.THROTTLED}, ". Call again {when}. " + _BURST),
+    ({Failure.RATE}, ". " + _BURST),
     ({Failure.NO_SLOT}, ". Raise {in_flight}, or {timeout} for a burst; " + _LIMITS),
     ({Failure.BUSY}, _FEWER),
     ({Failure.NO_TIME}, _FEWER),

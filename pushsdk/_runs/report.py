@@ -117,14 +117,15 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         counts = {Outcome.UNKNOWN: self.unknown, Outcome.NOT_SENT: self.not_sent, Outcome.REJECTED: self.rejected}
         return {outcome: number for outcome, number in counts.items() if number}
 
-    def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
-        """Yield every planned user, or the users with this outcome, in the plan's order. Reads while you iterate.
+    def rows(self, *outcomes: Outcome) -> Iterator[Row]:
+        """Yield every planned user, or the users with these outcomes, in the plan's order. Reads while you iterate.
 
         The reason has the service's text if ``answers`` has exactly one text for the status. Raises RunFileError if the
         file is missing or damaged.
         """
-        check("outcome", outcome, Literal[*map(str, Outcome)] | None, ValidationError)
-        return rows_of(self, () if outcome is None else (outcome,))
+        for outcome in outcomes:
+            check("outcome", outcome, Literal[*map(str, Outcome)], ValidationError)
+        return rows_of(self, outcomes)
 
     def _only_texts(self) -> dict[int, str]:
         """Return the service's text for each status that has exactly one."""
@@ -141,25 +142,25 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return Audience(PlainIds(f"pushed by {printable(self.file)}", self._pushed_ids))
 
     def _pushed_ids(self) -> Iterator[list[str]]:
-        rows = itertools.chain(self.rows(Outcome.ACCEPTED), self.rows(Outcome.UNKNOWN))
+        rows = self.rows(Outcome.ACCEPTED, Outcome.UNKNOWN)
         while batch := list(itertools.islice(rows, BATCH)):
             yield [row.user_id for row in batch]
         _check_ended(Path(self.file))
 
-    def write_csv(self, file: TextIO, outcome: Outcome | None = None) -> int:
+    def write_csv(self, file: TextIO, *outcomes: Outcome) -> int:
         """Write the rows as CSV that is safe to open in a spreadsheet. Return how many ids got such a prefix.
 
         An id that a spreadsheet might run as a formula (the first character is = + - @, tab or line break) is written
         with a ``'`` before it. ``write_jsonl`` changes no id.
         """
         check("file", file, _TextFile, ValidationError)
-        return write_rows(file, self.rows(outcome))
+        return write_rows(file, self.rows(*outcomes))
 
-    def write_jsonl(self, file: TextIO, outcome: Outcome | None = None) -> None:
+    def write_jsonl(self, file: TextIO, *outcomes: Outcome) -> None:
         """Write the rows as JSON lines with the same keys and unchanged ids."""
         check("file", file, _TextFile, ValidationError)
         encode = msgspec.json.Encoder().encode
-        for row in self.rows(outcome):
+        for row in self.rows(*outcomes):
             file.write(encode(row).decode() + "\n")
 
     def raise_for_failures(self) -> None:

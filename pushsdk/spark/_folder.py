@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from operator import methodcaller
@@ -311,16 +311,16 @@ class SparkReport(BroadcastReport, frozen=True, kw_only=True):
     def _now(self) -> str:
         return ""
 
-    def rows(self, outcome: Outcome | None = None) -> Iterator[Row]:
-        """Yield every planned user, or the users with this outcome, in no particular order. Reads while you iterate.
+    def rows(self, *outcomes: Outcome) -> Iterator[Row]:
+        """Yield every planned user, or the users with these outcomes, in no particular order. Reads while you iterate.
 
         Raises RunFileError if the files or the claims are missing or damaged.
         """
         if not self.file:
-            yield from _recorded_rows(RunFolder(self.run or ""), outcome)
+            yield from _recorded_rows(RunFolder(self.run or ""), outcomes)
             return
         pa, ds = _pyarrow()
-        condition = None if outcome is None else ds.field("outcome") == outcome.value
+        condition = ds.field("outcome").isin([*map(str, outcomes)]) if outcomes else None
         try:
             for batch in ds.dataset(self.file, format="parquet").to_batches(columns=list(COLUMNS), filter=condition):
                 columns = [column.to_pylist() for column in batch.columns]
@@ -362,13 +362,13 @@ def _sealed(folder: RunFolder) -> Manifest:
     return manifest
 
 
-def _recorded_rows(folder: RunFolder, outcome: Outcome | None) -> Iterator[Row]:
+def _recorded_rows(folder: RunFolder, outcomes: Collection[Outcome]) -> Iterator[Row]:
     claimed = IN_FLIGHT[folder.in_use]
     for users, states in _recorded_chunks(folder, _sealed(folder)):
         ids = users.to_pylist()
         for start, stop, status in states.runs():
             recorded = OUTCOMES[status.state]
-            if outcome in (None, recorded):
+            if not outcomes or recorded in outcomes:
                 for user_id in ids[start:stop]:
                     yield Row(user_id, recorded, status.status, reason_of(status, claimed=claimed))
 

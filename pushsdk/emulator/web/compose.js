@@ -93,6 +93,7 @@ export class Compose {
     if (id === undefined ? this.text !== undefined : id === this.source) return;
     this.source = id ?? null;
     if (id === undefined) return this.start("push");
+    this.root.inert = true; // an edit of the text before would be lost
     try {
       const request = await get(`/requests/${id}`);
       this.kind = request.endpoint;
@@ -103,6 +104,8 @@ export class Compose {
     } catch (error) {
       toast(error.status === 404 ? "The push to edit is not there any more" : error.message, "error");
       this.start("push");
+    } finally {
+      this.root.inert = false;
     }
   }
 

@@ -1,5 +1,6 @@
 """A push is composed, looked at, sent again and edited."""
 
+import asyncio
 import json
 
 import pytest
@@ -161,6 +162,7 @@ async def test_the_json_is_sent_as_it_is_shown_and_any_name_can_be_edited(desk, 
     await press(page, "Open push 1", "link")
     await read(page.locator(".detail:not(.waiting) .eyebrow"), "Push 1 ")
     await keys(page, "x")
+    await read(page, "A copy of push 1")  # the push before has a field with this name, too
     await field(page, name).fill("3")  # of the placeholder
     await field(page, "Title (en)").fill(f"{text}!")
     await send(page)
@@ -169,6 +171,22 @@ async def test_the_json_is_sent_as_it_is_shown_and_any_name_can_be_edited(desk, 
     assert push.user_ids == (name,)
     assert push.custom_fields == {name: "3"}
     assert await page.evaluate("window.hit === undefined && ({}).en === undefined")
+
+
+async def test_a_copy_can_be_edited_once_its_text_is_loaded(desk):
+    page = await desk.page("/#/compose")
+    await send(page)
+    await press(page, "Open push 1", "link")
+    loads = asyncio.Queue()
+    await press(page, "Users 1", "tab")
+    await page.route("**/requests/1?*", loads.put)
+    await press(page, "Edit and send")
+    load = await loads.get()
+    await field(page, "Title (en)").focus()
+    assert await page.evaluate("document.activeElement === document.body")
+    await load.continue_()
+    await field(page, "Title (en)").fill("Edited")
+    await read(title(page), "Edited")
 
 
 async def test_on_a_narrow_screen_the_list_and_the_push_take_turns(desk):
