@@ -190,7 +190,11 @@ async def test_gunicorn_completes_a_push_of_flask_on_sigterm(emulator, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "name", ["test_aiohttp_service.py", "test_fastapi_service.py", "test_fastapi_orders.py", "test_flask_service.py"]
+    "name",
+    [
+        *("test_aiohttp_service.py", "test_flask_service.py"),
+        *("test_fastapi_service.py", "test_fastapi_orders.py", "test_fastapi_tenants.py"),
+    ],
 )
 def test_the_test_of_a_page_passes_when_it_is_copied(name, tmp_path):
     framework = name.split("_")[1]
