@@ -391,6 +391,12 @@ BATCHES = [
         "tests/core/test_splitting.py::test_only_a_rejection_with_a_status_of_split_on_is_split",
     ),
     Bug(
+        "a call that waits for the rest of a split is in doubt",
+        "_core.splitting:Splitter.narrow",
+        "pass",
+        "tests/io/test_splitting.py::test_of_calls_that_expire_during_a_split_only_those_in_flight_are_in_doubt",
+    ),
+    Bug(
         "a message that is to blame is tried for every user",
         "_core.splitting:Splitter.next_wave",
         """

@@ -149,8 +149,10 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """Entry in the timer wheel and in the queue for slots. Set by the shell while calls wait."""
     request: Any = None
     """The request that was begun without a task. Set by the shell."""
-    requests: tuple[Any, ...] = ()
-    """The requests that tasks send, between their attempts as well. Set by the shell."""
+    requests: Any = ()
+    """A list: the requests that tasks send, or are about to, between their attempts as well. Set by the shell."""
+    splitters: tuple[Any, ...] = ()
+    """Where the other users wait, those in a rejected request. Set by the shell."""
     has_slot: bool = False
     """True while the batch holds a slot that no request has taken over. Set by the shell."""
 
@@ -231,7 +233,7 @@ class Batches:
         if state is DONE:
             # The calls refer to the batch, and neither is known to the cycle collector.
             batch.entry = batch.context = batch.request = None
-            batch.units = []
+            batch.units, batch.requests, batch.splitters = [], (), ()
 
     def _bounds(self, frame: int) -> tuple[int, int]:
         sizes, (max_users, max_bytes) = self._sizes, self._most

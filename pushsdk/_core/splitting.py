@@ -8,7 +8,7 @@ empty to switch splitting off.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence, Set, Sized
+from collections.abc import Callable, Iterable, Sequence, Set, Sized
 from itertools import pairwise
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -177,6 +177,12 @@ class Splitter(Generic[P]):
         for parts in (self._large, self._suspects, self._left_out):
             parts.clear()
         return rest
+
+    def narrow(self, left: Callable[[P, Verdict], P]) -> None:
+        """Replace each part that waits by ``left``, which may leave units out; a part without units goes."""
+        for parts in (self._large, self._suspects, self._left_out):
+            narrowed = [(left(part, verdict), verdict) for part, verdict in parts]
+            parts[:] = [(part, verdict) for part, verdict in narrowed if part.units]
 
     def _bisect_large(self) -> None:
         """Bisect one part until a request is accepted, then all."""

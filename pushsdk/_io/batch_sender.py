@@ -21,7 +21,7 @@ from pushsdk._core.body import push_body
 from pushsdk._core.events import RequestSplit
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Evidence, Failure, Outcome, Verdict, verdict_of
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Batching
 from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, split_calls
 from pushsdk._core.words import count
@@ -32,6 +32,7 @@ from pushsdk._io.sender import RequestSender
 
 logger = logging.getLogger("pushsdk")
 End = Callable[[BatchPart, Verdict], Awaitable[None]]
+IsLate = Callable[[Call | CallPart], bool]
 _MAX_MESSAGES = 256
 _deadline_of = attrgetter("deadline")
 _CANCELLED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED)
@@ -207,10 +208,13 @@ class BatchSender:
             else:
                 request = request or self._request(batch.content, parts[0])
                 request.part = parts[0]
+                batch.requests = [request]
                 await self._send(batch, request, partial(self._end, batch))
         except Exception:  # noqa: BLE001 - logged there
             self._pending.fail(batch.units)
+            batch.requests = batch.splitters = ()
         finally:
+            self._cancel_rest(batch)
             # Calls are left only if the loop is torn down.
             self._pending.settle_rest(batch.units, _LOST)
             self.tasks.pop(batch, None)
@@ -218,38 +222,46 @@ class BatchSender:
                 span.end(_tally(batch.units))
             self.finish(batch)
 
+    def _cancel_rest(self, batch: Batch) -> None:
+        """End the users that a cancelled task leaves: the attempts so far tell their outcome."""
+        for request in batch.requests:
+            request.failure = request.failure or Failure.CANCELLED
+            self._pending.settle_part(request.part, request.verdict())
+        for splitter in batch.splitters:
+            for part, verdict in splitter.rest():
+                self._pending.settle_part(part, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
+
     def drop_late(self, request: BatchRequest) -> bool:
         """End a request's calls that are short of time. Return False if no call is left."""
-        sender, part = self._sender, request.part
-        earliest = sender.limiter.clock() + sender.limiter.needs()
-        if request.deadline < earliest:
-            request.failure = Failure.NO_TIME
-            self._note_late(request, part.users, request.deadline)
-            return False
+        earliest = self._sender.limiter.clock() + self._sender.limiter.needs()
         self._drop(request, lambda unit: unit.deadline < earliest)
         request.failure = request.failure if request.part.units else Failure.NO_TIME
         return request.failure is None
 
     def leave(self, batch: Batch, calls: Set[Call]) -> None:
-        """End expired calls in the requests without an attempt in flight: the attempts so far tell their outcome."""
+        """End expired calls wherever no attempt may reach the service: the attempts so far tell their outcome."""
+
+        def is_late(unit: Call | CallPart) -> bool:
+            return unit.call in calls
+
         for request in batch.requests:
             if not request.is_in_flight:
-                self._drop(request, lambda unit: unit.call in calls)
+                self._drop(request, is_late)
+        for splitter in batch.splitters:
+            splitter.narrow(partial(self._in_time, is_late))
 
-    def _drop(self, request: BatchRequest, is_late: Callable[[Call | CallPart], bool]) -> None:
-        part = request.part
-        late = [*filter(is_late, part.units)]
-        if late:
-            request.part = in_time = BatchPart.of([*itertools.filterfalse(is_late, part.units)], part.history)
+    def _drop(self, request: BatchRequest, is_late: IsLate) -> None:
+        if any(map(is_late, request.part.units)):
+            request.part = in_time = self._in_time(is_late, request.part, request.verdict())
             request.body = push_body(in_time.ids, request.content.message, request.content.custom_fields)
-            verdict = verdict_of(request.attempts, Evidence(), Failure.NO_TIME)
-            for unit in late:
-                self._pending.settle(unit.call, unit.users, verdict)
-                self._note_late(request, len(unit.users), unit.deadline)
 
-    def _note_late(self, request: BatchRequest, users: int, deadline: float) -> None:
-        if not request.attempts:
-            self._sender.note_not_begun(users, deadline)
+    def _in_time(self, is_late: IsLate, part: BatchPart, verdict: Verdict) -> BatchPart:
+        """Return the part without its late units, which end with the verdict so far."""
+        for unit in filter(is_late, part.units):
+            self._pending.settle(unit.call, unit.users, msgspec.structs.replace(verdict, failure=Failure.NO_TIME))
+            if not verdict.attempts:
+                self._sender.note_not_begun(len(unit.users), unit.deadline)
+        return BatchPart.of([*itertools.filterfalse(is_late, part.units)], part.history)
 
     def note_sent(self, request: BatchRequest) -> None:
         """Note an attempt's first byte."""
@@ -274,56 +286,35 @@ class BatchSender:
         """Send the batch in parts: it is too large (``parts``), or was ``rejected`` as a whole."""
         record = self._record_of(batch.content)
         splitter = Splitter(parts, split_on=self._split_on, sizes=self._sizes, frame=batch.frame, message=record)
+        batch.splitters = (*batch.splitters, splitter)
         # Settled as each ends: if other parts are cancelled, its verdict must not be lost.
         report = partial(self._report, batch, splitter)
-        try:
-            if rejected is not None:
-                await report(*rejected)
-            while wave := splitter.next_wave():
-                await self._send_all(batch, [self._request(batch.content, part) for part in wave], report)
-        except asyncio.CancelledError:
-            # Every request in flight has its verdict. The other parts were in a rejected request.
-            for part, verdict in splitter.rest():
-                self._pending.settle_part(part, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
-            raise
+        if rejected is not None:
+            await report(*rejected)
+        while wave := splitter.next_wave():
+            await self._send_all(batch, [self._request(batch.content, part) for part in wave], report)
         for part, verdict in splitter.rest():
             self._pending.settle_part(part, verdict)
 
     async def _send_all(self, batch: Batch, requests: list[BatchRequest], end: End) -> None:
-        """Send parts at the same time. Settles all if cancelled."""
-
-        async def send() -> None:
-            await self._send(batch, requests.pop(0), end)
-
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for _ in tuple(requests):
-                    tasks.create_task(send())
-        except asyncio.CancelledError:
-            # Users that a cancellation leaves here were not sent to.
+        """Send parts at the same time."""
+        batch.requests = [*batch.requests, *requests]
+        async with asyncio.TaskGroup() as tasks:
             for request in requests:
-                self._pending.settle_part(request.part, verdict_of(request.attempts, Evidence(), Failure.CANCELLED))
-            raise
+                tasks.create_task(self._send(batch, request, end))
 
     async def _send(self, batch: Batch, request: BatchRequest, end: End) -> None:
-        """Send a request and await its part's ``end``, settled if cancelled.
+        """Send a request and await its part's ``end``.
 
         The part is without the users whose claim is refused or whose time is short.
         """
         # The batch's first request takes over the slot.
         has_slot, batch.has_slot = batch.has_slot, False
-        batch.requests = (*batch.requests, request)
-        try:
-            verdict = await self._sender.run(request, has_slot=has_slot)
-        except asyncio.CancelledError:
-            request.failure = request.failure or Failure.CANCELLED
-            self._pending.settle_part(request.part, request.verdict())
-            raise
-        finally:
-            batch.requests = tuple([other for other in batch.requests if other is not request])
+        verdict = await self._sender.run(request, has_slot=has_slot)
+        batch.requests.remove(request)
         if request.keys is not None:
             await self._send_all(batch, self._by_key(request, request.keys), end)
-        else:
+        elif request.part.units:
             await end(request.part, verdict)
 
     def _by_key(self, request: BatchRequest, keys: Mapping[Any, Any]) -> list[BatchRequest]:

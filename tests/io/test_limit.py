@@ -56,14 +56,20 @@ async def test_a_fixed_rate_does_not_slow_the_recovery_from_an_outage():
 
 
 @virtual
-async def test_while_requests_in_a_run_wait_for_a_retry_others_use_their_slots(tmp_path):
+async def test_as_many_other_requests_in_a_run_are_sent_as_wait_for_a_retry(tmp_path):
     behaviors = itertools.cycle([*[answer(after=0.002)] * 24, answer(429, {"Retry-After": "0"})])
-    service = FakeService(then=lambda request: next(behaviors))
+    tasks = []
+
+    def then(request):
+        tasks.append(len(asyncio.all_tasks()))
+        return next(behaviors)
+
     requests = [{"userIds": [f"user-{number}"], "message": titled(number)} for number in range(2000)]
-    async with client_of(service, limits=Limits(in_flight=16)) as client:
+    async with client_of(FakeService(then=then), limits=Limits(in_flight=16)) as client:
         begin = now()
         await client.send_each(requests, run=tmp_path / "run")
         assert now() - begin < 0.65  # 0.25 s of work, and the last retries
+    assert max(tasks) < 50  # 16 that send, and about as many that wait
 
 
 async def test_without_a_cap_descriptors_and_the_pool_are_the_bound():

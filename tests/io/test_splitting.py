@@ -7,7 +7,7 @@ import pytest
 from support.fake_service import LATENCY, MESSAGE, OTHER, FakeService, answer, client_of, outcome_of, reset_after, start
 from support.virtual_time import virtual
 
-from pushsdk import Limits, Outcome, RequestSplit, RetryPolicy, SendAbandoned
+from pushsdk import Batching, Limits, Outcome, RequestSplit, RetryPolicy, SendAbandoned
 
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
@@ -80,6 +80,27 @@ async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(e
     assert sorted(report) == sorted(MANY)
     assert Outcome.NOT_SENT not in report.values()
     assert {user for user, outcome in report.items() if outcome is Outcome.ACCEPTED} <= set(service.users())
+
+
+@pytest.mark.parametrize(
+    ("statuses", "outcomes"),
+    [
+        # All but the last are sent alone; the other half is in flight.
+        ([400, 204], [Outcome.ACCEPTED, *[Outcome.UNKNOWN] * 3, Outcome.REJECTED]),
+        ([413, 413], [Outcome.REJECTED] * 5),
+    ],
+)
+@virtual
+async def test_of_calls_that_expire_during_a_split_only_those_in_flight_are_in_doubt(statuses, outcomes):
+    service = FakeService(*map(answer, statuses), then=answer(after=2.2))
+    async with client_of(service, batching=Batching(linger=3.0), timeout=5.0) as client:
+        early = [start(client.send(user, MESSAGE)) for user in MANY[:5]]
+        await asyncio.sleep(2.9)
+        later = [start(client.send(user, MESSAGE)) for user in MANY[5:10]]
+        assert [(await outcome_of(call)).outcome for call in early] == outcomes
+        await asyncio.gather(*later)
+        stats = client.stats()
+    assert stats.accepted + stats.rejected + stats.unknown == 10
 
 
 @virtual
