@@ -103,7 +103,7 @@ async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch):
         raise RuntimeError("Session is closed")
 
     async with transport_to("http://127.0.0.1:9", injected=True) as transport:
-        monkeypatch.setattr(transport._session, "_request", post_)
+        monkeypatch.setattr(aiohttp.ClientSession, "_request", post_)
         evidence = await post(transport)
     assert evidence.failure == Failure.SESSION
     assert evidence.reason == "RuntimeError"
