@@ -64,7 +64,7 @@ async def test_shutdown_waits_for_a_push_in_flight(name, emulator):
             posted = asyncio.create_task(session.post(f"{url}/shipped/ann"))
             while not emulator.requests:  # noqa: ASYNC110 - the service has no event to await
                 await asyncio.sleep(0)
-        assert (await posted).status == 204
+        assert (await posted).ok
     assert emulator.users() == {"ann": 1}
 
 
@@ -127,7 +127,7 @@ async def test_an_error_of_the_program_or_of_its_input_asks_nobody_to_try_again(
     assert response.headers.get("Retry-After") is None
     response = await push_failed(None, wrong_input)
     assert response.status_code == 422
-    assert response.body == f'{{"detail":"{text}"}}'.encode()
+    assert text.encode() in response.body
     with pytest.raises(ConfigurationError):
         await push_failed(None, wrong_setting)
     installed("flask", "flask")
