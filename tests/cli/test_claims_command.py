@@ -56,7 +56,7 @@ def test_claimed_sends_are_listed_with_the_oldest_first_and_what_to_do(command, 
     assert result.code == 0
     assert head == "claimed at                  age    users  hash of the key"
     advice = f"arrived:  pushsdk claims release --accepted {key_of(1)[:12]} --claims {address}"
-    assert f"{advice}  (" in result.err
+    assert f"\nif the push {advice}  (" in result.err
     shown = command("claims show", key_of(1), "--claims", address)
     assert shown.err == result.err
     assert f"{advice} --prefix x  (" in command("claims list --prefix x --claims", address).err

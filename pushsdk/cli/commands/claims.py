@@ -43,10 +43,7 @@ _SETTLED = (
     "Settle",
     "The next delivery succeeds without a push, and users who were not pushed before never get it.",
 )
-_IN_DOUBT = (
-    "nearly all jobs in doubt had been pushed; see: pushsdk docs idempotency#claims-of-dead-processes\n"
-    "if the push arrived:  {}  (without --accepted, the next delivery pushes again)"
-)
+_IN_DOUBT = "nearly all jobs in doubt had been pushed; see: pushsdk docs idempotency#claims-of-dead-processes"
 Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
 Keys = Annotated[Sequence[str], Parameter(negative=(), help="Select the job of this idempotency key. Repeatable.")]
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
@@ -138,7 +135,8 @@ def _advise(sends: Sequence[ClaimedSend], store: StoreOptions) -> None:
         defaults = {"claims": os.environ.get("PUSHSDK_CLAIMS"), **vars(StoreOptions)}
         given = {name: value for name, value in vars(store).items() if value != defaults[name]}
         line = "claims", "release", "--accepted", in_doubt[0].key[:NAME_DIGITS]
-        warn(_IN_DOUBT.format(command_line(line, given)))
+        warn(_IN_DOUBT)
+        warn(f"if the push arrived:  {command_line(line, given)}  (without --accepted, the next delivery pushes again)")
 
 
 def _in_flight(until: float) -> str:

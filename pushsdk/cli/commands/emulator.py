@@ -172,6 +172,7 @@ async def execute(*command: str, port: int | None = None, options: EmulatorOptio
     if not command:
         raise usage_error("name the command to run: pushsdk emulator exec -- COMMAND ...")
     async with _running(_arguments(options), port, EXEC_PORT) as service:
+        warn(f"pushsdk emulator: the page is at {service.url}/")
         code = await _run_command(command, {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key})
         warn(f"pushsdk emulator: {_verdict(service)}")
     return code if code >= 0 else 128 - code
@@ -196,7 +197,6 @@ async def _running(arguments: Mapping[str, Any], port: int | None, usual: int) -
                     service = await start(usual)
                 except OSError:
                     service = await start(0)
-                    warn(f"pushsdk emulator: port {usual} is in use; the page is at {service.url}/")
             else:
                 service = await start(port)
         except StoreError as error:
