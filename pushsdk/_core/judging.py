@@ -200,7 +200,9 @@ def _size_of(header: tuple[str, str]) -> int:
 
 def _kept_body(evidence: Evidence, mask: Callable[..., str]) -> bytes:
     """Return the body's start without the Api-Key: decompressed, or else its compression's name."""
-    body, coding = (evidence.body or b"")[:BODY_KEPT], evidence.headers.get("Content-Encoding", "").strip().lower()
+    body = (evidence.body or b"")[:BODY_KEPT]
+    # Masked before it is shortened: the service may have put the key there.
+    coding = mask(evidence.headers.get("Content-Encoding", "")).strip().lower()
     if body and coding not in ("", "identity"):
         body = _decompressed(body, coding)
     return mask(body.decode("latin-1"), is_cut=True).encode("latin-1")[:BODY_KEPT]

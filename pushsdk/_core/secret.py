@@ -3,6 +3,7 @@
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
@@ -67,16 +68,18 @@ def sealed(value: Any) -> Any:
 
 
 def masker(secret: Secret) -> Callable[..., str]:
-    """Return a function that hides the secret in a text, also as hex digits or in base64, however it is escaped."""
+    """Return a function that hides the secret in a text: escaped, as hex digits, in base64, in upper or lower case."""
     forms = _forms(secret.reveal())
+    # A form may begin with another: the longest first.
+    find = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))) or "(?!)", re.IGNORECASE)
+    hide = partial(find.sub, lambda match: _HIDDEN * len(match[0]))
 
     def mask(text: str, *, is_cut: bool = False) -> str:
         """Return the text with ``***`` for the secret. ``is_cut``: the text may end within it."""
-        for form in forms:
-            text = text.replace(form, "***")
+        text = find.sub("***", text)
         if not (is_cut or re.search(_LEADS, text)):
             return text
-        read, ends = _read(text, forms)
+        read, ends = _read(text, hide)
         if is_cut:
             first = min(_cuts(text, read, ends, forms), default=len(read))
             read = read[:first].ljust(len(read), _HIDDEN)
@@ -88,7 +91,7 @@ def masker(secret: Secret) -> Callable[..., str]:
 
 
 def _forms(plain: str) -> set[str]:
-    """Return the secret as it is and as it reads, its hex digits, and the characters for it in any base64 text.
+    """Return, in lower case: the secret, how it reads, its hex digits, and the characters for it in any base64 text.
 
     Nothing if it is too short. If the secret holds escapes, such as ``%41``, nested escapes around it may hide it.
     """
@@ -98,12 +101,11 @@ def _forms(plain: str) -> set[str]:
     # Text after the key may be taken for the end of an escape that its last characters begin.
     rest = plain.rstrip("\\%&")
     part = rest if len(rest) >= SHORTEST_MASKED else plain
-    forms = {data.hex(), data.hex().upper(), part, _read(part)[0]}
+    forms = {data.hex(), part, _read(part)[0]}
     for before, first in enumerate((0, 2, 3)):
         last = (before + len(data)) * 4 // 3
         forms.update(encode(bytes(before) + data)[first:last].decode() for encode in (b64encode, urlsafe_b64encode))
-    forms.discard("")  # a key may read as nothing
-    return forms
+    return {form.lower() for form in forms if form}  # a key may read as nothing
 
 
 def _cuts(text: str, read: str, ends: list[int], forms: Iterable[str]) -> Iterator[int]:
@@ -113,15 +115,15 @@ def _cuts(text: str, read: str, ends: list[int], forms: Iterable[str]) -> Iterat
         if re.fullmatch(_BEGUN, rest):
             for form in forms:
                 for start in range(max(0, end - len(form)), end - (not rest)):
-                    if form.startswith(read[start:end]):
+                    if form.startswith(read[start:end].lower()):
                         yield start
 
 
-def _read(text: str, forms: Iterable[str] = ()) -> tuple[str, list[int]]:
+def _read(text: str, hide: Callable[[str], str] = str) -> tuple[str, list[int]]:
     """Return the text as it reads in JSON, a URL or HTML, and where each of these characters ends, after a zero.
 
-    NULs are left out, as in UTF-16. Forms are hidden after each step, before the next one reads them with the text
-    around them.
+    NULs are left out, as in UTF-16. ``hide`` is called after each step, before the next one reads the secret with the
+    text around it.
     """
     read, ends = f"\n{text}", list(range(len(text) + 1))
     for _ in range(_STEPS):
@@ -129,8 +131,7 @@ def _read(text: str, forms: Iterable[str] = ()) -> tuple[str, list[int]]:
         ends = [end for char, end in zip(read, ends, strict=True) if char != "\0"]
         is_read = len(read) == len(ends)
         read = read.replace("\0", "")
-        for form in forms:
-            read = read.replace(form, _HIDDEN * len(form))
+        read = hide(read)
         if is_read:
             break
     return read[1:], ends

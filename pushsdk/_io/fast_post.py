@@ -303,13 +303,21 @@ class HttpConnection(asyncio.BufferedProtocol):
         if message.code != 204:
             self.evidence.headers = message.headers
         self._record(message.code)
-        self.read = self.handler.data_received
+        self.read = partial(self._read_rest, self.handler._payload)
         length = message.headers.get("Content-Length", "0")
         if message.code == 204 and (rest or message.chunked or int(length)):
             self.handler.force_close()
             self.read = bytes  # not read
         elif rest:
             self.read(rest)
+
+    def _read_rest(self, body: Any, data: bytes, seen: int = 0) -> None:
+        """Let aiohttp's protocol parse all after the head. Bytes beside the body, such as trailers, are bounded."""
+        seen += len(data)
+        self.read = partial(self._read_rest, body, seen=seen)
+        self.handler.data_received(data)
+        if seen - body.total_bytes > HEAD_LIMIT:
+            self.transport.close()
 
     def _record(self, status: int) -> None:
         """Record the status, and the latency of a 2xx on a new connection: connecting does not count.
