@@ -54,7 +54,7 @@ class AudienceSummary(ReadCounts, frozen=True, kw_only=True):  # type: ignore[mi
 _Made = Annotated[
     Any,
     Rule(
-        'made by Audience.read("ids.txt"), .query(sql), .table(df) or .lines(file)',
+        'made by Audience.read("ids.txt"), .query(sql), .table(df) or .lines(file): write other ids to a file',
         lambda source: hasattr(source, "place_of"),
     ),
 ]

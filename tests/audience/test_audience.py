@@ -170,7 +170,7 @@ def test_a_failing_stream_is_a_validation_error():
 @pytest.mark.parametrize(
     ("make", "wrong", "text"),
     [
-        (Audience, "ids.txt", r'made by Audience\.read\("ids\.txt"\).*; got '),
+        (Audience, ["ann"], r'made by Audience\.read\("ids\.txt"\).*: write other ids to a file; got list'),
         (Audience.lines, io.StringIO("a\n"), "file must be a binary stream, for example .*; got StringIO"),
         (Audience.lines, "users.csv", "file must be a binary stream, "),
         (Audience.query, 5, "sql must be a str; got 5$"),

@@ -333,7 +333,7 @@ def test_one_signal_waits_for_the_requests_in_flight(sending, service, command, 
     assert 0 < figures["accepted"] < CROWD
     assert f"accepted  {figures['accepted']:>6,}" in out
     assert err.startswith("stopping after the requests in flight; press Ctrl-C again to stop at once\n")
-    assert err.endswith("to send the rest:  pushsdk resume 'my run' --in-flight 2\n")
+    assert err.endswith("to send the rest as planned:  pushsdk resume 'my run' --in-flight 2\n")
     assert "Traceback" not in err
 
 
@@ -440,11 +440,11 @@ def test_status_and_report_show_a_run_with_every_outcome_and_send_nothing(broadc
         r"begun     20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\nended     20",
         result.out,
     )
-    rest = f"to send the rest:  pushsdk resume spring.run --base-url {service.base_url}  # with the options of the run"
+    rest = f"to send the rest as planned:  pushsdk resume spring.run --base-url {service.base_url}  # with the options"
     assert result.err.splitlines() == [
         "stopped: the limit is reached: resume for the rest",
         answers,
-        f"{rest}, for example --rate",
+        f"{rest} of the run, for example --rate",
     ]
     with contextlib.redirect_stdout(io.StringIO()) as output:
         assert cli.main(split("report spring.run --json")) == 0

@@ -696,7 +696,7 @@ def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment:
         warn("to push to the rest, --exclude this run and pass another --run; see: pushsdk docs nightly-job#a-late-run")
         return
     if result.not_sent > unlisted and not _is_plan(result):
-        warn(f"to send the rest:  {command}{comment}")
+        warn(f"to send the rest as planned:  {command}{comment}")
     if result.unknown:
         warn(f"to resend to unknown users, who may be pushed twice:  {command} --on-unknown resend{comment}")
 
