@@ -37,7 +37,7 @@ class Conditions(TypedDict, total=False):
 
 # Each action's arguments besides the conditions.
 _ARGUMENTS = {
-    "status": {"code", "headers", "body", "accepted"},
+    "status": {"code", "headers", "body", "retry_after", "accepted"},
     "delay": {"seconds"},
     "reset_before": set(),
     "reset_after": set(),
@@ -65,6 +65,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     code: Annotated[int, Rule("a status from 200 to 999", range(200, 1000).__contains__)] | None = None
     headers: dict[str, str] = {}
     body: str = ""
+    retry_after: CountOrZero | None = None
     accepted: bool | None = None
     seconds: Delay | None = None
     at: Literal["status", "headers", "body"] | None = None
@@ -85,6 +86,8 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
             raise ValueError(f"first={self.first} and every={self.every} choose no request: leave out one of them")
         for name, value in self.headers.items():
             _check_header(name, value)
+        if self.retry_after is not None and "retry-after" in map(str.lower, self.headers):
+            raise ValueError("Retry-After is given twice, by retry_after= and in headers=: leave one out")
 
     def _check_arguments(self) -> None:
         arguments = set[str]().union(*_ARGUMENTS.values())
@@ -120,13 +123,15 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
         ``retry_after``, in seconds, is sent as the header Retry-After.
         """
-        check("retry_after", retry_after, CountOrZero | None, ValueError)
-        merged = dict(headers or {})
-        if retry_after is not None:
-            if "retry-after" in map(str.lower, merged):
-                raise ValueError("Retry-After is given twice, by retry_after= and in headers=: leave one out")
-            merged["Retry-After"] = str(retry_after)
-        return Fault(fault="status", code=code, headers=merged, body=body, accepted=accepted, **when)
+        return Fault(
+            fault="status",
+            code=code,
+            headers=dict(headers or {}),
+            body=body,
+            retry_after=retry_after,
+            accepted=accepted,
+            **when,
+        )
 
     @staticmethod
     def delay(seconds: float, **when: Unpack[Conditions]) -> "Fault":
@@ -165,6 +170,11 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     def unreachable(**when: Unpack[Conditions]) -> "Fault":
         """Never open the connection, until the client gives up. Only for `FakeService`."""
         return Fault(fault="unreachable", **when)
+
+
+def headers_of(fault: Fault) -> dict[str, str]:
+    """Return the headers that are sent, Retry-After among them."""
+    return fault.headers if fault.retry_after is None else {**fault.headers, "Retry-After": str(fault.retry_after)}
 
 
 def _check_header(name: str, value: str) -> None:

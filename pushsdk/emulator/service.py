@@ -16,7 +16,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from pushsdk._core.models import MobilePush
 from pushsdk._core.words import count as counted
-from pushsdk.emulator.faults import Fault
+from pushsdk.emulator.faults import Fault, headers_of
 from pushsdk.emulator.guard import ENDPOINTS, Guard, Refused
 from pushsdk.emulator.http_io import abort, cut, json_response, read_body, refuse
 from pushsdk.emulator.inboxes import Inboxes, InboxState
@@ -180,7 +180,7 @@ class PushService:
 
 
 def _faulty_response(fault: Fault) -> web.Response:
-    response = web.Response(status=fault.code or 500, body=fault.body.encode() or None, headers=fault.headers)
+    response = web.Response(status=fault.code or 500, body=fault.body.encode() or None, headers=headers_of(fault))
     if fault.body:
         response.headers.setdefault("Content-Type", "application/json")
     return response

@@ -22,7 +22,7 @@ from pushsdk._core.secret import Secret
 from pushsdk._core.words import count as counted
 from pushsdk._io.request import ApiRequest, Claim
 from pushsdk.client import AsyncPushClient
-from pushsdk.emulator.faults import UNCONNECTED, Fault, FaultDecision, Rules
+from pushsdk.emulator.faults import UNCONNECTED, Fault, FaultDecision, Rules, headers_of
 from pushsdk.options import ClientOptions
 
 _BASE_URL = "https://push.example/external/api"
@@ -261,7 +261,7 @@ def _answer(request: FakeRequest, fault: Fault | None) -> tuple[int, CIMultiDict
     if fault is None:
         body = b'{"uuid": "%b"}' % str(uuid.uuid4()).encode()
     else:
-        headers.update(fault.headers)
+        headers.update(headers_of(fault))
         body = fault.body.encode()
     if body:
         headers.setdefault("Content-Type", "application/json")

@@ -70,7 +70,7 @@ def test_a_delay_that_is_probably_in_milliseconds_is_warned_of():
         (lambda: Fault(fault="status"), "status needs code"),
         (lambda: Fault(fault="hang", seconds=1.0), "seconds is not an argument of hang: leave it out"),
         (lambda: Fault.status(1000), "^Fault.code must be a status from 200 to 999; got 1000$"),
-        (lambda: Fault.status(503, retry_after=0.5), "^retry_after must be a whole number, 0 or more; got 0.5$"),
+        (lambda: Fault.status(503, retry_after=0.5), "^Fault.retry_after must be a whole number, 0 or more; got 0.5$"),
         (lambda: Fault.status(429, headers={"Retry-After": 1}), "^a value of Fault.headers must be a str; got int$"),
         (lambda: Fault.status(429, headers={"content-length": "1"}), "which the emulator sets"),
         (lambda: Fault.status(429, headers={"A": "1\r\nB: 2"}), "no control character"),
@@ -87,13 +87,13 @@ def test_an_invalid_rule_is_refused_at_once(make, text):
 
 def test_rules_are_read_from_json():
     rules = [
-        Fault.status(429, headers={"Retry-After": "1"}, body="{}", first=3, name="throttle"),
+        Fault.status(429, retry_after=1, body="{}", first=3, name="throttle"),
         Fault.delay(0.5, user="ann"),
         Fault.hang(accepted=True, every=5),
         Fault.truncated(at="body", more_than_users=1, more_than_bytes=2),
     ]
     text = """[
-        {"fault": "status", "code": 429, "headers": {"Retry-After": "1"}, "body": "{}", "first": 3, "name": "throttle"},
+        {"fault": "status", "code": 429, "retry_after": 1, "body": "{}", "first": 3, "name": "throttle"},
         {"fault": "delay", "seconds": 0.5, "user": "ann"},
         {"fault": "hang", "accepted": true, "every": 5},
         {"fault": "truncated", "at": "body", "more_than_users": 1, "more_than_bytes": 2}
