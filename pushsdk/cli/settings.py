@@ -33,7 +33,7 @@ from pushsdk.options import ClientOptions
 
 T = TypeVar("T")
 _MAX_BYTES = 64 * 1024
-_PASSWORD = re.compile(r"((?<=//)|^(?!.*//|sqlite:)).*(?=@)|(?<=\?).*|^[^:]*$")
+_PASSWORD = re.compile(r"(?<=//).*(?=@)|(?<=\?).*|^(?!.*//|sqlite:|memory:).*")
 _COMMAND_TIMEOUT = 60.0  # seconds: a password manager may ask for a password first
 
 # The kind of each setting. The option is --name-with-dashes, the variable PUSHSDK_NAME, the key in the file `name`.

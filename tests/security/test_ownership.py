@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.claim_puts import KEY, ONE, get, put
+from support.run_files import make_run
 
 from pushsdk import ConfigurationError, RunFileError, read_report
 from pushsdk._io.files import database_objection, folder_objection, objection
@@ -95,6 +96,15 @@ async def test_a_log_beside_a_claim_store_that_others_can_write_to_is_refused(pl
     async with SqliteClaims(tmp_path / "claims") as store:
         with pytest.raises(ConfigurationError, match=f"claims-wal: .*{text}"):
             await get(store)
+
+
+@PLANTED
+def test_a_journal_beside_a_run_file_that_others_can_write_to_is_not_rolled_back(plant, text, tmp_path):
+    make_run(tmp_path / "a.run").close()
+    (tmp_path / "a.run-journal").touch(0o600)
+    plant(tmp_path / "a.run-journal")
+    with pytest.raises(RunFileError, match=rf"a\.run-journal: .*{text}"):
+        read_report(tmp_path / "a.run")
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o1777, 0o770, 0o757, 0o2777])

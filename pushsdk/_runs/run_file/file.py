@@ -21,7 +21,7 @@ from pushsdk._core.damage import is_filled
 from pushsdk._core.errors import Advice, RunFileError, RunInUseError
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.file_names import check_path
-from pushsdk._io.files import is_locked, lock, objection, sync_folder
+from pushsdk._io.files import database_objection, is_locked, lock, sync_folder
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import connect
 
@@ -138,7 +138,7 @@ class RunFilePath:
             raise run_file_error(self.path, "it is a symbolic link: pass the path of the file itself")
         if not stat.S_ISREG(file.st_mode):
             raise run_file_error(self.path, "it is not a file: pass the path of a run file")
-        if why := objection(file):
+        if why := database_objection(self.path, file):
             raise run_file_error(self.path, why)
         if os.path.lexists(f"{self.path}-wal"):
             # SQLite would write the log into the file.
@@ -222,6 +222,7 @@ class RunFile:
         _identify(run_path)
         file = cls(run_path, write=write)
         with file.closed_on_error():
+            run_path.check()  # once more before SQLite rolls back: another user may have left a journal meanwhile
             file._db.execute("PRAGMA cell_size_check = ON")
             schema = tuple(sql for (sql,) in file._db.execute("SELECT sql FROM sqlite_master"))
             if schema != _SCHEMA_BYTES:
