@@ -154,7 +154,7 @@ def test_a_claim_that_changes_during_the_question_stays(command, address, monkey
     monkeypatch.setattr(SqliteClaims, "put", put_late)
     result = command("claims release --older-than 1h --yes --claims", address)
     changed = "1 send changed meanwhile and stayed claimed: list the claims again\n"
-    assert result == (1, "released 1 user of 1 send\n", changed)
+    assert result == (1, "released 1 user of 1 send; 1 send stayed claimed\n", changed)
 
 
 @pytest.mark.parametrize(

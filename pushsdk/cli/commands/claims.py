@@ -185,7 +185,9 @@ def release(
     done = with_store(store.claims, store.open, lambda opened: settle(opened, sends, state))
     if changed := len(sends) - len(done):
         warn(f"{words.count(changed, 'send')} changed meanwhile and stayed claimed: list the claims again")
-    say(f"{verb.lower()}d {words.count(_users_of(done))} of {words.count(len(done), 'send')}")
+    kept = len(chosen) - len(done)
+    rest = f"; {words.count(kept, 'send')} stayed claimed" if kept else ""
+    say(f"{verb.lower()}d {words.count(_users_of(done))} of {words.count(len(done), 'send')}{rest}")
     return Exit.INCOMPLETE if len(done) < max(len(chosen), len(names)) else Exit.DONE
 
 
