@@ -23,6 +23,8 @@ from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from pushsdk._core import wire
 from pushsdk._core.address import (
     check_base_url,
@@ -185,6 +187,8 @@ class AsyncPushClient(ClientViews):
         # Retries and time: the defaults for each call
         timeout = check_timeout(chosen["timeout"], Timeout())
         self._options = self._lifetime.options_of(chosen["retry"], timeout, keyed=False, is_urgent=False)
+        # The latest call's.
+        self._content = Content(b"", None, self._options)
 
     def __repr__(self) -> str:
         if not hasattr(self, "_lifetime"):  # as a local in a refused argument's traceback
@@ -254,16 +258,14 @@ class AsyncPushClient(ClientViews):
         if engine.backlog.is_full:
             await engine.queue.wait_for_room(call)
         try:
-            encoded, fields = wire.encode_content(message, custom_fields)
+            content = self._content_of(message, custom_fields, options)
         except BaseException:
             engine.work.end([call])
             raise
         if keyed is not None:
             urgent = options.is_urgent
             options = self._lifetime.options_of(options.policy, options.timeout, keyed=True, is_urgent=urgent)
-            separate = Content(encoded, fields, options, self._credentials.key)
-            return await keyed.send(engine, call, separate, key=idempotency_key)
-        content = Content(encoded, fields, options, self._credentials.key)
+            return await keyed.send(engine, call, replace(content, options=options), key=idempotency_key)
         try:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
             if content.api_key is None:
@@ -296,8 +298,7 @@ class AsyncPushClient(ClientViews):
             raise must_be("user_id", "a str, as send takes several ids", user_id, ValidationError)
         engine = self._lifetime.enter()
         call, options = self._call_of(engine, user_id, timeout, retry)
-        encoded, fields = wire.encode_content(message, custom_fields)
-        content = Content(encoded, fields, options, self._credentials.key)
+        content = self._content_of(message, custom_fields, options)
         queue = engine.queue
         if engine.backlog.is_full:
             queue.refuse(call, Failure.QUEUE_FULL)
@@ -482,6 +483,19 @@ class AsyncPushClient(ClientViews):
         deadline = math.inf if total is None else engine.limiter.clock() + total
         call = Call(users, ids, deadline, len(users), duplicates, self._credentials.ask)
         return call, options
+
+    def _content_of(self, message: Any, custom_fields: Any, options: Options) -> Content:
+        """Return the encoded content. Raises ValidationError.
+
+        Calls with the same message share it: an object less for the cycle collector, which takes more time than all
+        else while 50,000 calls wait.
+        """
+        encoded, fields = wire.encode_content(message, custom_fields)
+        content, key = self._content, self._credentials.key
+        is_same = content.message is encoded and content.custom_fields is fields
+        if not is_same or content.options is not options or content.api_key is not key:
+            content = self._content = Content(encoded, fields, options, key)
+        return content
 
     def _run_settings(self, run: AnyPath | None, stop: asyncio.Event | None, options: RunOptions) -> RunSettings:
         """Return the settings for a run. Raises TypeError for an option that does not exist."""

@@ -76,7 +76,8 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
 
         Return True if that has stopped waiting. ``receipt`` is the result for a caller with one user.
         """
-        unsettled = self.unsettled = self.unsettled - len(users)
+        count = len(users)
+        unsettled = self.unsettled = self.unsettled - count
         if unsettled:
             self.shares = (*self.shares, (users, verdict))
             return False
@@ -89,7 +90,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
         # ``wake``, without a call.
         future = self.future
         if future is not None and not future.done():
-            if receipt is not None and (self.duplicates or len(users) > 1):
+            if receipt is not None and (count > 1 or self.duplicates):
                 receipt = None
             future.set_result(receipt)
         return self.abandoned

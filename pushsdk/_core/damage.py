@@ -80,9 +80,11 @@ def damage_in(user_id: str) -> str | None:
     # Without a look at the table for nearly every id.
     if _is_plain(user_id):
         return None
-    return next(
-        (text for sign, text in _SIGNS if re.search(sign, user_id)), _UNREADABLE if _is_unreadable(user_id) else None
-    )
+    # No generator: it would cost each look an object.
+    for sign, text in _SIGNS:
+        if re.search(sign, user_id):
+            return text
+    return _UNREADABLE if _is_unreadable(user_id) else None
 
 
 def damage_of(ids: Collection[str], encoded: bytes) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batches, Call, Content
+from pushsdk._core.batching import DONE, LINGERING, OPEN, QUEUED, SENDING, Batch, Batches, Call, Content
 from pushsdk._core.body import EncodedIds, encode_user_ids
 from pushsdk._core.errors import PushError
 from pushsdk._core.learned_sizes import LearnedSizes
@@ -137,9 +137,9 @@ class SendQueue:
 
         Its result is the receipt; if it is None, call ``conclude``. If the await raises, call ``unwind``.
         """
-        if call.future is None:
-            call.future = self._loop.create_future()
         future: asyncio.Future[Receipt | None] = call.future
+        if future is None:
+            future = call.future = self._loop.create_future()
         try:
             self._work.calls.add(call)
             if self._observer is not None and call.caller is None:
@@ -153,7 +153,8 @@ class SendQueue:
                 self._open(call, content, may_linger=may_linger)
             else:
                 self._backlog.enter(call.unsettled, len(call.ids) + 1)
-                self._expect(call, batch)
+                if batch.state is not OPEN:
+                    self._expect(batch, call.deadline)
                 if batch.state is LINGERING and self._batches.is_full(batch):
                     self._dispatch(batch)
         except Exception:  # noqa: BLE001 - logged there
@@ -173,7 +174,7 @@ class SendQueue:
         elif self._linger and may_linger and not self._batches.is_full(batch):
             self._batches.advance(batch, LINGERING)
             self._lingering[batch] = self._loop.call_later(self._linger, self._dispatch, batch)
-            self._expect(call, batch)
+            self._expect(batch, call.deadline)
         else:
             # The other tasks in this loop turn may submit calls that join.
             if not self._opened:
@@ -212,16 +213,17 @@ class SendQueue:
         for batch in tuple(self._lingering):
             self._dispatch(batch)
 
-    def _expect(self, call: Call, batch: Batch) -> None:
-        """Give the call's deadline to the timers; or end the call, if it can't wait."""
-        if self._work.closed or self._limiter.rate_limiter.paused_until > call.deadline:
-            self.leave(call, batch, Failure.CLOSED if self._work.closed else Failure.PAUSED)
-            return
-        entry = batch.entry
+    def _expect(self, batch: Batch, deadline: float) -> None:
+        """Give the calls' earliest deadline to the timers, and end the calls that can't wait."""
+        entry, until = batch.entry, self._limiter.rate_limiter.paused_until
         if entry is None:
-            batch.entry = QueuedBatch(self, batch, call.deadline)
-        elif call.deadline < entry.deadline:
-            entry.include(call.deadline)
+            entry = batch.entry = QueuedBatch(self, batch, deadline)
+        elif deadline < entry.deadline:
+            entry.include(deadline)
+        if self._work.closed:
+            entry.fail(Failure.CLOSED, before=math.inf)
+        elif until > deadline:
+            entry.fail(Failure.PAUSED, before=until)
 
     def leave(self, call: Call, batch: Batch, reason: Failure) -> None:
         """Remove the call from a batch that is not in flight: its users are proven not sent."""
@@ -257,8 +259,9 @@ class SendQueue:
     def _dispatch(self, batch: Batch) -> None:
         """Send the batch at once, or queue it for a slot: calls may join until it has one."""
         try:
-            # Without an entry, it has one call, which may have been cancelled since.
-            if batch.entry is None and not batch.units[0].future.done() and self._limiter.try_acquire(batch.users):
+            # The call may have been cancelled since.
+            is_lone = batch.entry is None and len(batch.units) == 1 and not batch.units[0].future.done()
+            if is_lone and self._limiter.try_acquire(batch.users):
                 self._backlog.leave(batch.users, batch.size)
                 self.batch_sender.start(batch)
             else:
@@ -267,7 +270,7 @@ class SendQueue:
             self._fail(batch)
 
     def _enqueue(self, batch: Batch) -> None:
-        self._expect(batch.units[0], batch)
+        self._expect(batch, min([call.deadline for call in batch.units]))
         if batch.units:
             self._stop_lingering(batch)
             self._batches.advance(batch, QUEUED)
@@ -290,10 +293,7 @@ class SendQueue:
 
     def _drop_late(self, batch: Batch) -> None:
         """Remove the calls that are short of time, or were cancelled."""
-        earliest = self._limiter.clock() + self._limiter.needs()
-        for call in [call for call in batch.units if call.deadline < earliest]:
-            if not call.future.done():  # perhaps cancelled by ``on_event`` for another
-                self.leave(call, batch, Failure.NO_TIME)
+        batch.entry.fail(Failure.NO_TIME, before=self._limiter.clock() + self._limiter.needs())
         for call in [call for call in batch.units if call.future.done()]:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)
@@ -428,6 +428,6 @@ class QueuedBatch:
 
     def _end(self, calls: Sequence[Call], reason: Failure) -> None:
         for call in calls:
-            # A cancelled call's future is done.
+            # Done if it was cancelled, perhaps by ``on_event`` for another.
             if not call.future.done():
                 self._queue.leave(call, self._batch, reason)
