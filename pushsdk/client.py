@@ -490,10 +490,13 @@ class AsyncPushClient(ClientViews):
         Calls with the same message share it: an object less for the cycle collector, which takes more time than all
         else while 50,000 calls wait.
         """
-        encoded, fields = wire.encode_content(message, custom_fields)
+        if custom_fields is None:
+            encoded, fields = wire.encode_message(message), None
+        else:
+            encoded, fields = wire.encode_content(message, custom_fields)
         content, key = self._content, self._credentials.key
-        is_same = content.message is encoded and content.custom_fields is fields
-        if not is_same or content.options is not options or content.api_key is not key:
+        is_same = content.message is encoded and content.custom_fields is fields and content.options is options
+        if not is_same or content.api_key is not key:
             content = self._content = Content(encoded, fields, options, key)
         return content
 

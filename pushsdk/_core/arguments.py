@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pushsdk._core.body import EncodedIds, encode_user_id, encode_user_ids
-from pushsdk._core.damage import damage_in, damage_of, warn_of_damage
+from pushsdk._core.damage import SIGNS, WORDS, damage_of, warn_of_damage
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.kinds import check, must_be
 from pushsdk._core.models import MobilePush
@@ -27,8 +27,8 @@ def check_users(
         ids = tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
     if len(ids) == 1:
         encoded = encode_user_id(ids[0])
-        if damage := damage_in(ids[0]):
-            note([damage])
+        if ids[0] in WORDS or 0 in encoded.translate(SIGNS):
+            note(damage_of(ids, encoded))
         return ids, encoded, 0
     if not ids:
         raise ValidationError("user_ids must not be empty: name at least one user")

@@ -5,7 +5,6 @@ Decides and counts; the shell awaits. No order is promised between calls.
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from operator import attrgetter
 from typing import Any, Self
 
 import msgspec
@@ -17,7 +16,6 @@ from pushsdk._core.policy import Batching, Options
 
 # The bytes in a push body around its parts: {"userIds":[],"message":,"customFields":}.
 FRAME = 48
-_ids_of = attrgetter("ids")
 
 
 # It keeps its hash: a lone call is looked up, put and removed.
@@ -66,11 +64,6 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
         """The call, as each part of one has it."""
         return self
 
-    def wake(self) -> None:
-        """Wake the caller, unless it was woken or cancelled before."""
-        if self.future is not None and not self.future.done():
-            self.future.set_result(None)
-
     def settle(self, users: tuple[str, ...], verdict: Verdict, receipt: object = None) -> bool:
         """Record the verdict on these users, and wake the caller if no user is left.
 
@@ -87,7 +80,6 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
             receipt = None
         else:
             self.verdict = verdict
-        # ``wake``, without a call.
         future = self.future
         if future is not None and not future.done():
             if receipt is not None and (count > 1 or self.duplicates):
@@ -163,7 +155,7 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     @property
     def ids(self) -> EncodedIds:
         """The calls' encoded ids."""
-        return join_ids(map(_ids_of, self.units))
+        return join_ids([call.ids for call in self.units])
 
     def remove(self, call: Call) -> None:
         """Remove a call that leaves before the batch is sent."""
@@ -199,7 +191,8 @@ class Batches:
             taken = joinable.taken
             if taken is None:
                 taken = joinable.taken = {user for other in joinable.units for user in other.users}
-            taken.update(call.users)
+            for user in call.users:
+                taken.add(user)
             # Fewer distinct users than users: a user in the call is in the batch already.
             if len(taken) >= users:
                 joinable.units.append(call)

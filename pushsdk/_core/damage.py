@@ -24,12 +24,12 @@ _COLUMNS = [
 ]
 _COLUMNS += "id Id ID uid UID uuid UUID email Email EMAIL".split()  # noqa: SIM905 - words
 # The words that are no ids, each with damage and fix.
-_WORDS = {
+WORDS = {
     **dict.fromkeys(_MISSING, "is {!r}, the text of a missing value: leave such users out"),
     **dict.fromkeys(_COLUMNS, "is the name of a column: leave the header out, or save the table as .csv"),
 }
 # Faster than the keys for a look at many ids.
-_WORD_SET = frozenset(_WORDS)
+_WORD_SET = frozenset(WORDS)
 _VARIABLE = r"\A\$\w+\Z|\{\s*[A-Za-z_][\w.]*\s*\}"
 # Persian and Indic scripts and emoji join their letters with these.
 _JOINERS = r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])"
@@ -66,25 +66,25 @@ _UNREADABLE = "has an invisible character, such as a byte order mark, or U+FFFD:
 _MARKS = ",;{$#'\x7f"
 # Signs in encoded ids, by a character that they have.
 _ENCODED_SIGNS = {"=": (b'"=',), " ": (b'" ', b' "'), "+": (b"E+", b"e+")}
-# An ASCII id without a sign, unless it is one of the words. Most ids lack all characters that a sign needs.
+#: For ``bytes.translate``: makes each byte a NUL that most encoded ids lack, and that each sign needs.
+SIGNS = re.sub(rb'[^"A-Za-z0-9_@:/|-]', b"\0", bytes(range(256)))
+# An ASCII id without a sign, unless it is one of the words.
 _is_plain = re.compile(
-    r"[A-Za-z0-9_@:/|-]++|(?!=|[+-]?\d+(?:\.0+\Z|(?:\.\d+)?[Ee]\+|\.\d+E))[A-Za-z0-9_.@:/|+=-]+"
+    r"(?!=|[+-]?\d+(?:\.0+\Z|(?:\.\d+)?[Ee]\+|\.\d+E))[A-Za-z0-9_.@:/|+=-]+"
     r"(?<!\.csv)(?<!\.tsv)(?<!\.txt)(?<!\.jsonl)(?<!\.parquet)"
 ).fullmatch
 
 
 def damage_in(user_id: str) -> str | None:
     """Return the damage that the id shows, with its fix; None for a plain id."""
-    if user_id in _WORDS:
-        return _WORDS[user_id].format(user_id)
+    if user_id in WORDS:
+        return WORDS[user_id].format(user_id)
     # Without a look at the table for nearly every id.
     if _is_plain(user_id):
         return None
-    # No generator: it would cost each look an object.
-    for sign, text in _SIGNS:
-        if re.search(sign, user_id):
-            return text
-    return _UNREADABLE if _is_unreadable(user_id) else None
+    return next(
+        (text for sign, text in _SIGNS if re.search(sign, user_id)), _UNREADABLE if _is_unreadable(user_id) else None
+    )
 
 
 def damage_of(ids: Collection[str], encoded: bytes) -> list[str]:

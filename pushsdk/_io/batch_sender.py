@@ -10,7 +10,6 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from functools import lru_cache, partial
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -34,7 +33,6 @@ logger = logging.getLogger("pushsdk")
 End = Callable[[BatchPart, Verdict], Awaitable[None]]
 IsLate = Callable[[Call | CallPart], bool]
 _MAX_MESSAGES = 256
-_deadline_of = attrgetter("deadline")
 _CANCELLED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED)
 _LOST = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED)
 
@@ -348,7 +346,7 @@ class BatchSender:
             claim = units[0].call.claims.for_request(content, part)
         ids, deadline = units[0].ids, units[0].deadline
         if len(units) > 1:
-            ids, deadline = part.ids, max(map(_deadline_of, units))
+            ids, deadline = part.ids, max([unit.deadline for unit in units])
         return BatchRequest(
             PUSH,
             push_body(ids, content.message, content.custom_fields),

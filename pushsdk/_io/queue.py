@@ -81,9 +81,7 @@ class SendQueue:
         self.pending.conclude(call)
 
     async def send(self, call: Call, content: Content) -> Receipt:
-        """Send the call, once there is room for it. Returns its receipt or raises its PushError."""
-        if self._backlog.is_full:
-            await self.wait_for_room(call)
+        """Send a call for which there was room. Returns its receipt or raises its PushError."""
         try:
             if content.api_key is None:
                 content = await self.with_key(call, content)
@@ -308,7 +306,8 @@ class SendQueue:
             return
         self.batch_sender.leave(batch, calls)
         for call in calls:
-            call.wake()
+            if not call.future.done():
+                call.future.set_result(None)
 
     def _fail(self, batch: Batch) -> None:
         """End a batch that met a bug in this package. One in flight is ended by its request."""
@@ -362,13 +361,14 @@ class SubmittedSend(asyncio.Future[Receipt]):
 class QueuedBatch:
     """A batch whose callers wait: an entry in the timer wheel, and in the queue for slots (``SlotWaiter``)."""
 
-    __slots__ = ("_batch", "_is_closed", "_queue", "_tick", "deadline")
+    __slots__ = ("_batch", "_queue", "_tick", "deadline", "is_waiting")
 
     def __init__(self, queue: SendQueue, batch: Batch, deadline: float) -> None:
         self._queue = queue
         self._batch = batch
         self._tick = queue.timers.add(self, deadline)
-        self._is_closed = False
+        #: Unset by ``close``.
+        self.is_waiting = True
         #: The calls' earliest deadline, as of the last look; infinite if there is none. Set by ``include``.
         self.deadline = deadline
 
@@ -381,7 +381,7 @@ class QueuedBatch:
 
     def expire(self, reason: Failure) -> None:
         """End the calls whose deadline has expired, and wait for the next deadline."""
-        if self._is_closed:
+        if not self.is_waiting:
             return  # by ``on_event`` for another entry in the tick
         batch = self._batch
         # Rounding may put a deadline at the very end of its tick.
@@ -401,15 +401,11 @@ class QueuedBatch:
     def close(self) -> None:
         """Leave the timer wheel: no caller waits any more, or its request has the deadline."""
         self._queue.timers.remove(self, self._tick)
-        self._is_closed = True
+        self.is_waiting = False
 
     @property
     def users(self) -> int:
         return self._batch.users
-
-    @property
-    def is_waiting(self) -> bool:
-        return not self._is_closed
 
     @property
     def is_urgent(self) -> bool:
