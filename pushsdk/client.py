@@ -263,9 +263,8 @@ class AsyncPushClient(ClientViews):
             engine.work.end([call])
             raise
         if keyed is not None:
-            urgent = options.is_urgent
-            options = self._lifetime.options_of(options.policy, options.timeout, keyed=True, is_urgent=urgent)
-            return await keyed.send(engine, call, replace(content, options=options), key=idempotency_key)
+            content = replace(content, options=self._options_of(timeout, retry, keyed=True))
+            return await keyed.send(engine, call, content, key=idempotency_key)
         try:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
             if content.api_key is None:
@@ -514,17 +513,16 @@ class AsyncPushClient(ClientViews):
             )
         return self._keyed
 
-    def _options_of(self, timeout: object, retry: Any) -> Options:
+    def _options_of(self, timeout: object, retry: Any, *, keyed: bool = False, urgent: bool | None = None) -> Options:
         own = self._options
         check("retry", retry, RetryPolicy | None)
         limits = check_timeout(timeout, own.timeout)
-        return self._lifetime.options_of(retry or own.policy, limits, keyed=False, is_urgent=own.is_urgent)
+        is_urgent = own.is_urgent if urgent is None else urgent
+        return self._lifetime.options_of(retry or own.policy, limits, keyed=keyed, is_urgent=is_urgent)
 
     def _change(self, *, timeout: Any, retry: Any, api_key: Any, urgent: bool | None) -> None:
         check("urgent", urgent, bool | None)
-        options = self._options_of(timeout, retry)
-        is_urgent = options.is_urgent if urgent is None else urgent
-        self._options = self._lifetime.options_of(options.policy, options.timeout, keyed=False, is_urgent=is_urgent)
+        self._options = self._options_of(timeout, retry, urgent=urgent)
         if api_key is not UNSET:
             self._credentials = Credentials.of(api_key)
 

@@ -8,7 +8,7 @@ a slot is sent by ``batch_sender``.
 import asyncio
 import functools
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from contextvars import copy_context
 from typing import Any
 
@@ -194,8 +194,8 @@ class SendQueue:
 
         If a request is in flight, its end is reported later.
         """
-        batch, was_settled, call.abandoned = call.batch, not call.unsettled, True
-        if was_settled:
+        batch, call.abandoned = call.batch, True
+        if not call.unsettled:
             self.pending.report_abandoned(call)
         elif batch is None or batch.state is DONE:
             # The attempts in flight have their verdict. No other user was sent to.
@@ -257,8 +257,8 @@ class SendQueue:
     def _dispatch(self, batch: Batch) -> None:
         """Send the batch at once, or queue it for a slot: calls may join until it has one."""
         try:
-            # The call may have been cancelled since.
-            is_lone = batch.entry is None and len(batch.units) == 1 and not batch.units[0].future.done()
+            # Without both, it has one call, which may have been cancelled since.
+            is_lone = (batch.entry or batch.taken) is None and not batch.units[0].future.done()
             if is_lone and self._limiter.try_acquire(batch.users):
                 self._backlog.leave(batch.users, batch.size)
                 self.batch_sender.start(batch)
@@ -391,12 +391,11 @@ class QueuedBatch:
             # If the latest deadline falls into this tick, expire all calls together then.
             self.include(latest)
             return
-        expired = [call for call in batch.units if call.deadline <= due]
         self.include(min([call.deadline for call in batch.units if call.deadline > due], default=math.inf))
         if batch.state >= SENDING:
-            self._queue.abandon(batch, {*expired})
+            self._queue.abandon(batch, {call for call in batch.units if call.deadline <= due})
         else:
-            self._end(expired, reason)
+            self.fail(reason, before=math.nextafter(due, math.inf))
 
     def close(self) -> None:
         """Leave the timer wheel: no caller waits any more, or its request has the deadline."""
@@ -419,11 +418,9 @@ class QueuedBatch:
         return self._queue.start(self._batch)
 
     def fail(self, reason: Failure, *, before: float) -> None:
-        if self._batch.state < SENDING:
-            self._end([call for call in self._batch.units if call.deadline < before or before == math.inf], reason)
-
-    def _end(self, calls: Sequence[Call], reason: Failure) -> None:
-        for call in calls:
-            # Done if it was cancelled, perhaps by ``on_event`` for another.
-            if not call.future.done():
-                self._queue.leave(call, self._batch, reason)
+        batch = self._batch
+        if batch.state < SENDING:
+            for call in [call for call in batch.units if call.deadline < before or before == math.inf]:
+                # Done if it was cancelled, perhaps by ``on_event`` for another.
+                if not call.future.done():
+                    self._queue.leave(call, batch, reason)
