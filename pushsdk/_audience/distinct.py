@@ -71,7 +71,7 @@ class Distinct(AbstractContextManager["Distinct"]):
         if self._spills is None:
             self._keep(ids, self._excluded)
         else:
-            self._spills[1].add(dict(zip(ids, ids, strict=True)), _size_of(ids))
+            self._spills[1].add({user: user for user in ids}, _size_of(ids))
 
     def add(self, items: Sequence[Any]) -> list[list[Any]]:
         """Add a batch and return its items whose ids are new, as none or one batch."""
@@ -123,8 +123,7 @@ class Distinct(AbstractContextManager["Distinct"]):
     def _first(self, items: Iterable[Any]) -> dict[str, Any]:
         """Return the first item of each id, by id."""
         if not self._rows:
-            users = list(items)
-            return dict(zip(users, users, strict=True))
+            return {user: user for user in items}
         first: dict[str, Row] = {}
         for row in items:
             first.setdefault(row[0], row)

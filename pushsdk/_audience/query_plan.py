@@ -4,63 +4,50 @@ A plan is an operator tree, as ``json_serialize_plan`` writes it. Values flow fr
 conditions, sort orders and groups only decide about rows. An operator without a rule ends the search.
 """
 
-import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Json = dict[str, Any]
-Origins = frozenset[tuple[str, ...]]
-"""Tables and columns; also with a third part, ``ORDER``, if the order of the column's values counts."""
+Origins = frozenset[tuple[str, str]]
+"""Tables and columns."""
 Columns = list[Origins]
 
-# The expression parts that choose among values or sort them, and add none.
-_CHOOSING = re.compile("when_expr|filter(_expr)?|order_bys|partitions|(arg_)?orders")
-# The functions that choose or return a place by the order of other arguments, with the number of arguments, from the
-# first, whose values they pass on.
-_PASSED_ON = {
-    r"\b(arg_?(max|min)\w*|(max|min)_by)\b": 1,
-    r"\b(((list|array)_)?grade_up|(list|array)_(position|indexof))\b": 0,
-}
-# The functions that choose by the order of their values, or have another result for a number as text.
+# The expression parts that sort values, and all that choose among them and add none.
+_SORTING = ("order_bys", "orders", "arg_orders")
+_CHOOSING = ("when_expr", "filter", "filter_expr", "partitions", *_SORTING)
+# The functions that choose among the values in their first argument by the order of the others.
+_CHOOSERS = r"\b(arg_?(max|min)\w*|(max|min)_by)\b"
+# The functions and comparisons that choose by the order of their values, or have another result for a number as text.
 _ORDERING = (
-    r"\b(((list|array)_)?(max|min|median|mode)|greatest|least|hash"
-    r"|\w*(sort|quantile|aggr|histogram|top_k|hex|bin)\w*)\b"
+    r"\b(((list|array)_)?(max|min|median|mode)|greatest|least|hash|COMPARE_[LG]\w+"
+    r"|\w*(grade|sort|quantile|aggr|histogram|top_k|hex|bin)\w*)\b"
 )
 _NONE: Origins = frozenset()
-ORDER = "order"
 
 
-def origins_of(plan: Json, names: Sequence[str], column: str) -> Origins:
-    """Return the table columns whose values are in a result column. ``names`` has all result columns.
+def origins_of(plan: Json, names: Sequence[str], column: str, kind: str) -> tuple[Origins, Origins]:
+    """Return the table columns whose values are in a result column, and those whose order chooses rows or values.
 
-    Raises LookupError for an operator without a rule, and for a later plan format possibly also TypeError or
-    ValueError.
+    ``names`` has all result columns. Only values whose type has ``kind`` in its name count. Raises LookupError for an
+    operator without a rule, and for a later plan format possibly also TypeError or ValueError.
     """
-    return dict(zip(names, _Tracer().columns(plan), strict=True))[column]
+    last = plan
+    while last["type"] == "LOGICAL_PROJECTION":
+        [last] = last["children"]
+    # The order of the result chooses nothing.
+    last.pop("orders", None)
+    tracer = _Tracer(kind)
+    return dict(zip(names, tracer.columns(plan), strict=True))[column], tracer.ordered
 
 
-def _origins(node: Any, inputs: Sequence[Origins]) -> Origins:
-    """Return the origins for all columns whose values are in an expression's value."""
-    if not isinstance(node, dict):
-        return _NONE.union(*_made(node, inputs)) if isinstance(node, list) else _NONE
-    if node.get("type") == "BOUND_REF":
-        return inputs[node["index"]]
-    values, ordered = _made(_parts(node, str(node.get("qname", node.get("name")))), inputs)
-    return values.union((*origin[:2], ORDER) for origin in ordered)
-
-
-def _parts(node: Json, function: str) -> tuple[list[Any], list[Any]]:
-    """Return the parts whose values are in an expression's value, and those whose order counts."""
-    for pattern, number in _PASSED_ON.items():
-        if re.search(pattern, function):
-            return node["children"][:number], node["children"][number:]
-    values = [part for name, part in node.items() if not _CHOOSING.fullmatch(name)]
-    return values, values if re.search(_ORDERING, function) else []
-
-
-def _made(expressions: Sequence[Any], inputs: Sequence[Origins]) -> Columns:
-    return [_origins(expression, inputs) for expression in expressions]
+def _parts(node: Json) -> tuple[list[Any], list[Any]]:
+    """Return the parts whose values are in an expression's value, and those whose order chooses."""
+    function = f"{node.get('type')} {node.get('qname', node.get('name'))}"
+    if re.search(_CHOOSERS, function):
+        return node["children"][:1], node["children"][1:]
+    values = [part for name, part in node.items() if name not in _CHOOSING]
+    return values, values if re.search(_ORDERING, function) else [node.get(name) for name in _SORTING]
 
 
 def _united(*rows: Columns) -> Columns:
@@ -82,7 +69,10 @@ def _kept(columns: Columns, positions: Sequence[int]) -> Columns:
 class _Tracer:
     """A walk through one plan."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        #: The columns whose order chooses. Extended by ``origins``.
+        self.ordered = _NONE
         #: The columns in each common table expression, by number. Extended by ``share``.
         self.shared: dict[int, Columns] = {}
         #: The columns that a correlated subquery gets. Set by ``join``.
@@ -92,19 +82,38 @@ class _Tracer:
         """Return the origins for each column in the operator's result."""
         return _RULES[operator["type"].removeprefix("LOGICAL_")](self, operator)
 
+    def made(self, expressions: Sequence[Any], inputs: Sequence[Origins]) -> Columns:
+        return [self.origins(expression, inputs) for expression in expressions]
+
+    def origins(self, node: Any, inputs: Sequence[Origins]) -> Origins:
+        """Return the origins for all columns whose values are in an expression's value."""
+        if not isinstance(node, dict):
+            return _NONE.union(*self.made(node, inputs)) if isinstance(node, list) else _NONE
+        if node.get("type") == "BOUND_REF":
+            values = inputs[node["index"]]
+        else:
+            values, ordered = self.made(_parts(node), inputs)
+            self.ordered |= ordered
+        return values if self._kind in str(node.get("return_type", self._kind)) else _NONE
+
     def inputs(self, operator: Json) -> Columns:
         """Return the columns from all children, one after another."""
-        return list(itertools.chain.from_iterable(map(self.columns, operator["children"])))
+        return [column for child in operator["children"] for column in self.columns(child)]
 
     def extend(self, operator: Json) -> Columns:
         """Return the input, and a column for each expression."""
         inputs = self.inputs(operator)
-        return inputs + _made(operator["expressions"], inputs)
+        return inputs + self.made(operator["expressions"], inputs)
+
+    def keep(self, operator: Json) -> Columns:
+        inputs = self.inputs(operator)
+        self.origins({**operator, "children": ()}, inputs)
+        return inputs
 
     def join(self, operator: Json) -> Columns:
         left, right = operator["children"]
         first, outer = self.columns(left), self.outer
-        self.outer = _made(operator.get("duplicate_eliminated_columns", ()), first) or outer
+        self.outer = self.made(operator.get("duplicate_eliminated_columns", ()), first) or outer
         second = self.columns(right)
         self.outer = outer
         second = _kept(second, operator.get("right_projection_map", ()))
@@ -121,16 +130,13 @@ class _Tracer:
 # Not EXCEPT and INTERSECT: text is not equal there to the same number.
 _RULES: Mapping[str, Callable[[_Tracer, Json], Columns]] = {
     "GET": _read,
-    "PROJECTION": lambda tracer, operator: _made(operator["expressions"], tracer.inputs(operator)),
-    "AGGREGATE_AND_GROUP_BY": lambda tracer, operator: _made(
+    "PROJECTION": lambda tracer, operator: tracer.made(operator["expressions"], tracer.inputs(operator)),
+    "AGGREGATE_AND_GROUP_BY": lambda tracer, operator: tracer.made(
         operator["groups"] + operator["expressions"] + operator["grouping_functions"], tracer.inputs(operator)
     ),
     "WINDOW": _Tracer.extend,
     "UNNEST": _Tracer.extend,
-    **dict.fromkeys(
-        ("FILTER", "ORDER_BY", "LIMIT", "DISTINCT", "SAMPLE"),
-        lambda tracer, operator: _kept(tracer.inputs(operator), operator.get("projection_map", ())),
-    ),
+    **dict.fromkeys(("FILTER", "ORDER_BY", "LIMIT", "DISTINCT", "SAMPLE"), _Tracer.keep),
     **dict.fromkeys(
         ("CROSS_PRODUCT", "COMPARISON_JOIN", "ANY_JOIN", "DELIM_JOIN", "POSITIONAL_JOIN", "ASOF_JOIN"), _Tracer.join
     ),
@@ -141,7 +147,6 @@ _RULES: Mapping[str, Callable[[_Tracer, Json], Columns]] = {
     "DUMMY_SCAN": lambda *_: [_NONE],
     # VALUES may read an outer query's columns.
     "EXPRESSION_GET": lambda tracer, operator: _united(
-        *[_made(row, tracer.inputs(operator)) for row in operator["expressions"]]
+        *[tracer.made(row, tracer.inputs(operator)) for row in operator["expressions"]]
     ),
-    "EMPTY_RESULT": lambda _, operator: [_NONE] * len(operator["return_types"]),
 }

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -29,7 +29,7 @@ from pushsdk._audience.duckdb_reader import (
     quoted,
     shown_types,
 )
-from pushsdk._audience.query_plan import ORDER, Json, Origins, origins_of
+from pushsdk._audience.query_plan import Json, Origins, origins_of
 from pushsdk._audience.source import printable
 from pushsdk._core.errors import ValidationError
 
@@ -73,8 +73,8 @@ WHEN regexp_full_match(CAST({{0}} AS VARCHAR), '-?[0-9]+') THEN CAST({{0}} AS VA
 WHEN json_type({{0}}) <> 'NULL' THEN error('{NO_TEXT}' || left(CAST({{0}} AS VARCHAR), 0)) END
 """
 _WRITTEN = {"JSON": _AS_WRITTEN, "JSON[]": f"list_transform({{0}}, lambda value: {_AS_WRITTEN.format('value')})"}
-# Types with parts.
-_NESTED = re.compile(r".*[(\[].*", re.DOTALL)
+# Types without parts.
+_PLAIN = re.compile(r"\A[^(\[]+\Z")
 
 
 class _Source(msgspec.Struct):
@@ -90,31 +90,26 @@ class _Source(msgspec.Struct):
     """Options to add in any case."""
     types: dict[str, str]
     text: dict[str, str] = {}
-    """The types to state: for the columns that may feed the ids and have a guessed type."""
+    """The types to state: for the columns that may feed the ids and have a guessed type. Only texts keep the ids."""
 
     def find_text(self, db: Connection, origins: Origins | None) -> None:
-        """Set ``text``. ``origins`` are the columns that feed the ids; None if any may."""
-        can_be_text = self.reader == "CSV" or not _are_numbered(self.types)
-        for column, kind in self._guessed(db).items():
-            if origins is None or (self.table, column) in origins:
-                is_ordered = not origins or (self.table, column, ORDER) in origins
-                self.text[column] = _text_type(kind, is_ordered) if can_be_text else "JSON"
-
-    def _guessed(self, db: Connection) -> dict[str, str]:
-        """Return the columns with a guessed type: in JSON text, too, as a later number would change in it."""
-        if not self.reader:
-            return {}
+        """Set ``text``, and the types in the table. ``origins`` are the columns that feed the ids; None if any may."""
         # Without guesses, a CSV column is text, and a JSON file has one column unless the columns are stated.
         option = "auto_type_candidates = ['VARCHAR']" if self.reader == "CSV" else "maximum_depth = 0"
         stated = column_types(db, self._with(option))
         if self.reader == "JSON" and stated != self.types:
+            # In JSON text, too, as a later number would change in it.
             stated = dict.fromkeys(self.types, "")
         # By position: the first row may pass for the header now.
-        pairs = zip(self.types.items(), stated.values(), strict=True)
-        return {column: kind for (column, kind), known in pairs if kind != known}
+        for (column, kind), known in zip(self.types.items(), stated.values(), strict=True):
+            if kind != known and (origins is None or (self.table, column) in origins):
+                self.text[column] = text = _PLAIN.sub("VARCHAR", kind)
+                db.execute(f"ALTER TABLE {self.table} ALTER {quoted(column)} TYPE {text}")
 
     def show(self, db: Connection) -> bool:
         """Create the view, with text in the columns that feed the ids. Return False if the file can't be read so."""
+        if not {"VARCHAR", "VARCHAR[]"}.issuperset(self.text.values()) or _has_numbered(self):
+            return False
         types = {**self.types, **self.text}
         # DuckDB would write the number 1e3 as the text 1000.0.
         texts = self.text.items() if self.reader == "JSON" else ()
@@ -123,15 +118,17 @@ class _Source(msgspec.Struct):
         written = [f"{_WRITTEN[kind].format(quoted(column))} AS {quoted(column)}" for column, kind in values.items()]
         replaced = f" REPLACE ({', '.join(written)})" if written else ""
         db.execute(f"CREATE OR REPLACE TEMP VIEW {self.table} AS SELECT *{replaced} FROM {call}")
-        return "JSON" not in self.text.values() and shown_types(db, self.table) == types
+        return shown_types(db, self.table) == types
 
-    def fix(self, origins: Origins | None) -> str:
-        """Return the option to write, and where."""
-        if origins is None and self.reader == "CSV":
-            return printable(f"all_varchar = true in {self.call}")
+    def fix(self, ordered: Origins) -> str:
+        """Return the option to write, and where. ``ordered`` are the columns whose order chooses users."""
+        for column in self.text:
+            if (self.table, column) in ordered:
+                # Refused: as a text, 9 sorts after 100.
+                self.text[column] = self.types[column]
         # No guess: it may change an id, and its parts may be keys that are ids.
-        types = {column: "JSON" if _NESTED.fullmatch(kind) else kind for column, kind in self.types.items()}
-        kept = [column for column in self.text if (self.table, column, ORDER) not in (origins or ())]
+        types = {column: kind if _PLAIN.match(kind) else "JSON" for column, kind in self.types.items()}
+        kept = [column for column, kind in self.text.items() if kind != self.types[column]]
         return printable(f"{self._option({**types, **dict.fromkeys(kept, 'VARCHAR')})} in {self.call}", 2000)
 
     def _option(self, types: Mapping[str, str]) -> str:
@@ -143,20 +140,13 @@ class _Source(msgspec.Struct):
         return _call_with(self.call, *self.plain, *options)
 
 
-def _text_type(kind: str, is_ordered: bool) -> str:
-    """Return the type to read instead of a guessed one; JSON, which ends in an error, if none keeps all texts."""
-    if kind in ("VARCHAR", "VARCHAR[]"):
-        return kind
-    return "JSON" if is_ordered or _NESTED.fullmatch(kind) else "VARCHAR"
-
-
 def _call_with(call: str, *options: str) -> str:
     return ", ".join([call.removesuffix(")"), *options]) + ")" if options else call
 
 
-def _are_numbered(names: Iterable[str]) -> bool:
+def _has_numbered(source: _Source) -> bool:
     """Return True if DuckDB may have numbered a JSON key that differs from another only in case: no key in the file."""
-    folded = {name.casefold() for name in names}
+    folded = {name.casefold() for name in source.types} if source.text and source.reader == "JSON" else set()
     return any(re.sub(r"_\d+$", "", name) in folded - {name} for name in folded)
 
 
@@ -200,8 +190,8 @@ def _text_query(db: Connection, sql: str, key: str) -> _TextQuery:
     sources: list[_Source] = []
     _replace_sources(db, tree, sources)
     query = _called(db, "json_deserialize_sql", json.dumps(tree))
-    origins = _origins(db, query, key)
-    fixes = _fixes(db, query, sources, origins)
+    origins, _ = _origins(db, query, key)
+    fixes = _fixes(db, query, key, sources, origins)
     if not fixes and not _show(db, query, sources):
         query = sql  # with a column that is in no table, such as filename
     if (fixes and origins is None) or not _show(db, query, sources):
@@ -213,24 +203,27 @@ def _text_query(db: Connection, sql: str, key: str) -> _TextQuery:
     return query, sources
 
 
-def _fixes(db: Connection, query: str, sources: Sequence[_Source], origins: Origins | None) -> list[str]:
+def _fixes(db: Connection, query: str, key: str, sources: Sequence[_Source], origins: Origins | None) -> list[str]:
     """Return the types to state. The tables are gone then."""
     # A file that is named by a text has no table.
     fixes = [_FIX] if _reader_of(db, query) else []
     for source in sources:
-        source.find_text(db, origins)
+        if source.reader:
+            source.find_text(db, origins)
+    _, ordered = _origins(db, query, key, "VARCHAR")
+    for source in sources:
         db.execute(f"DROP TABLE {source.table}")
-    return fixes + [source.fix(origins) for source in sources if source.text]
+    return fixes + [source.fix(ordered) for source in sources if source.text]
 
 
-def _origins(db: Connection, query: str, key: str) -> Origins | None:
-    """Return the columns that feed the ids, None if that is unknown."""
+def _origins(db: Connection, query: str, key: str, kind: str = "") -> tuple[Origins | None, Origins]:
+    """Return the columns that feed the ids, None if that is unknown, and those whose order chooses."""
     with suppress(duckdb_module().Error, LookupError, TypeError, ValueError, RecursionError):
         names = [*column_types(db, f"({query})")]
         # A missing key is an error later.
         plan = json.loads(_called(db, "json_serialize_plan", query))["plans"][0]
-        return origins_of(plan, names, key) if key in names else frozenset()
-    return None
+        return origins_of(plan, names, key if key in names else names[0], kind)
+    return None, frozenset()
 
 
 def _called(db: Connection, function: str, argument: str) -> str:

@@ -92,8 +92,18 @@ TRACED = [
     ("SELECT last_value(user_id ORDER BY n) OVER () AS user_id FROM 'optout.csv' LIMIT 1", ["20999"]),
     ("SELECT max_by(user_id, n) OVER () AS user_id FROM 'optout.csv' LIMIT 1", ["20999"]),
     ("SELECT unnest((SELECT argmax(user_id, n, 2) FROM 'optout.csv')) AS user_id", ["20999", "20998"]),
-    ("SELECT list(user_id)[list_grade_up(list(n))[2]] AS user_id FROM 'optout.csv' WHERE n IN (9, 10)", ["10"]),
-    ("SELECT list(user_id)[list_position(list(n), max(n))] AS user_id FROM 'optout.csv'", ["20999"]),
+    # The order of numbers, and orders that choose nobody.
+    (
+        "SELECT user_id FROM 'optout.csv' ORDER BY CAST(user_id AS BIGINT) LIMIT 10 OFFSET 8",
+        list(map(str, range(8, 18))),
+    ),
+    ("SELECT user_id FROM 'optout.csv' WHERE CAST(user_id AS DOUBLE) BETWEEN 9 AND 10", ["9", "10"]),
+    ("SELECT max_by(user_id, user_id::INT) AS user_id FROM 'optout.csv'", ["20999"]),
+    ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY user_id", NO),
+    ("SELECT n, user_id FROM (FROM 'optout.csv' ORDER BY n DESC LIMIT 1)", ["20999"]),
+    ("SELECT user_id FROM 'text.csv' WHERE user_id < 'b' ORDER BY user_id LIMIT 1", ["ann"]),
+    ("SELECT country AS user_id FROM 'late.jsonl' ORDER BY country LIMIT 1", ["NO"]),
+    ("FROM read_csv('optout.csv', types = {'user_id': 'VARCHAR'}) ORDER BY user_id DESC LIMIT 1", ["9999"]),
     ("FROM (PIVOT 'late.csv' ON country IN ('NO') USING sum(amount) GROUP BY user_id) WHERE \"NO\" > 2", ["1e3"]),
     ("SELECT DISTINCT ON (country) user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY age + 1", ["1e3"]),
     ("SELECT p.user_id FROM 'p.parquet' p JOIN 'late.csv' l ON l.user_id = p.user_id WHERE age > 3", ["1000", "1004"]),
@@ -137,7 +147,7 @@ def test_an_aggregate_chooses_ids_by_numbers_as_numbers_whatever_its_name():
         assert chosen == ["9" if "min" in name else "10"], name
 
 
-JSON = "{'user_id': 'UUID', 'n': 'BIGINT', 'user': 'VARCHAR', 'ids': 'JSON', 'tags': 'JSON'}"
+JSON = "{'user_id': 'UUID', 'n': 'BIGINT', 'user': 'JSON', 'ids': 'JSON', 'tags': 'JSON'}"
 REFUSED = [
     (
         "SELECT user_id FROM 'late.csv' WHERE user_id % 10 = 3",
@@ -148,11 +158,11 @@ REFUSED = [
     ("SELECT user_id FROM read_csv('late.csv', types = {'age': 'SMALLINT'})", "in read_csv('late.csv', "),
     (
         "SELECT age AS user_id FROM 'late.csv' EXCEPT SELECT user_id FROM 'p.parquet'",
-        "as all_varchar = true in read_csv('late.csv');",
+        "as types = {'user_id': 'VARCHAR', 'age': 'VARCHAR', 'amount': 'VARCHAR'} in read_csv('late.csv');",
     ),
     (
         "WITH RECURSIVE t AS (SELECT user_id FROM 'late.csv' UNION SELECT user_id FROM t) FROM t",
-        "as all_varchar = true in read_csv('late.csv');",
+        "as types = {'user_id': 'VARCHAR', 'age': 'VARCHAR', 'amount': 'VARCHAR'} in read_csv('late.csv');",
     ),
     ("FROM query('FROM ''late.csv''')", "types = {'user_id': 'VARCHAR'} in read_csv('users.csv');"),
     ("FROM query_table('text.csv') EXCEPT SELECT 'x', 'y'", "types = {'user_id': 'VARCHAR'} in read_csv('users.csv');"),
@@ -166,6 +176,26 @@ REFUSED = [
     ("SELECT hash(user_id) AS user_id FROM 'optout.csv'", "types = {'user_id': 'BIGINT'} in read_csv('optout.csv');"),
     ("SELECT greatest(user_id, age) AS user_id FROM 'late.jsonl'", "'user_id': 'BIGINT', 'country': 'VARCHAR', 'age'"),
     ("SELECT max({'n': n, 'u': user_id}).u AS user_id FROM 'optout.csv'", "{'user_id': 'BIGINT', 'n': 'BIGINT'} in"),
+    (
+        "SELECT user_id FROM 'optout.csv' ORDER BY n % 2, user_id LIMIT 9",
+        "as types = {'user_id': 'BIGINT'} in read_csv(",
+    ),
+    ("SELECT first(user_id) AS user_id FROM (FROM 'optout.csv' ORDER BY user_id)", "as types = {'user_id': 'BIGINT'}"),
+    ("SELECT DISTINCT ON (age) user_id FROM 'late.csv' ORDER BY age, user_id", "as types = {'user_id': 'BIGINT'} in"),
+    ("SELECT user_id FROM 'late.csv' QUALIFY row_number() OVER (ORDER BY user_id) < 9", "{'user_id': 'BIGINT'} in"),
+    (
+        "SELECT user_id FROM (SELECT * FROM 'late.jsonl' WHERE user_id <= '9')",
+        "columns = {'user_id': 'BIGINT', 'country'",
+    ),
+    (
+        "SELECT user_id FROM 'late.csv' WHERE user_id BETWEEN '1' AND '9'",
+        "as types = {'user_id': 'BIGINT'} in read_csv(",
+    ),
+    ("SELECT user_id FROM 'late.csv' WHERE hash(user_id) % 2 = 0", "as types = {'user_id': 'BIGINT'} in read_csv("),
+    (
+        "SELECT list(user_id)[list_grade_up(list(n))[2]] AS user_id FROM 'optout.csv'",
+        "{'user_id': 'VARCHAR', 'n': 'BIGINT'}",
+    ),
     # As text, an id would not be equal to the same number, and users who opted out would stay.
     (
         "SELECT user_id FROM 'late.csv' WHERE user_id NOT IN (SELECT user_id FROM 'optout.csv')",
