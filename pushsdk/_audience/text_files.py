@@ -185,8 +185,9 @@ def read_text(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
         if not user:
             counts.blank += 1
             continue
-        if context.line == 1 and re.match(r'\{\s*"', user):
-            raise context.error("JSON, and each line is read as one id: save it as a file that ends in .jsonl")
+        # A bar may be in ids, such as auth0|5f7c8.
+        if context.line == 1 and re.match(r'\{\s*"|(?i:(user|\w+[_ -])?id\|[a-z_ |-]+$)', user):
+            raise context.error("a table or JSON, and each line is read as one id: save it as .csv or .jsonl")
         if "\r" in user:
             raise context.error("holds a carriage return: end the lines with LF or CRLF")
         counts.padded += line.removesuffix("\r") != user
