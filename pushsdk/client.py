@@ -145,7 +145,8 @@ class AsyncPushClient(ClientViews):
         """
         # Secrets first: an error's traceback may show local variables.
         base_url, api_key = sealed(base_url), sealed(api_key)
-        options["proxy"], options["claims"] = sealed(options.get("proxy")), sealed(options.get("claims"))
+        for name in ("proxy", "claims", "headers"):
+            options[name] = sealed(options.get(name))
         check_options("AsyncPushClient", options, NAMES | {"session"})
         check_values(options, ClientOptions)
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}

@@ -77,26 +77,12 @@ def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> Secret:
     return secret
 
 
-def check_headers(headers: object) -> dict[str, str]:
+def check_headers(headers: object) -> Secret:
     """Return a copy of the headers. Raises ConfigurationError for invalid headers and for those the client sets."""
-    if not isinstance(headers, Mapping):
-        raise must_be("headers", "a mapping of names to values, for example {'X-Team': 'growth'}", headers)
-    copy: dict[str, str] = {}
-    for name, value in headers.items():
-        _check_header(name, value)
-        copy[name] = value
-    return copy
-
-
-def _check_header(name: object, value: object) -> None:
-    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise ConfigurationError("headers: a name must be an HTTP token, for example 'X-Team'")
-    if name.lower() in _OURS:
-        raise ConfigurationError(f"headers must not set {name}: the client sets it")
-    if not isinstance(value, str):
-        raise must_be(f"headers: the value of {name}", "printable ASCII text", value)
-    if not _FIELD_VALUE.fullmatch(value):
-        raise ConfigurationError(f"headers: the value of {name} must be printable ASCII text")
+    headers = secret = Secret.of(headers)
+    if error := _headers_error(secret.reveal()):
+        raise error
+    return Secret.of({**secret.reveal()})
 
 
 def is_loopback(host: str) -> bool:
@@ -184,6 +170,19 @@ def _key_error(name: str, key: object) -> Exception | None:
         return must_be(name, "a str, or a callable that returns one", key)
     text = next((text for is_fault, text in _KEY_FAULTS if is_fault(key)), None)
     return None if text is None else ConfigurationError(f"{name} {text}")
+
+
+def _headers_error(headers: object) -> Exception | None:
+    if not isinstance(headers, Mapping):
+        return must_be("headers", "a mapping of names to values, for example {'X-Team': 'growth'}", headers)
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            return ConfigurationError("headers: a name must be an HTTP token, for example 'X-Team'")
+        if name.lower() in _OURS:
+            return ConfigurationError(f"headers must not set {name}: the client sets it")
+        if not isinstance(value, str) or not _FIELD_VALUE.fullmatch(value):
+            return ConfigurationError(f"headers: the value of {name} must be a str, printable ASCII text")
+    return None
 
 
 def _url_error(name: str, example: str, start: str, faults: tuple[_Fault, ...], url: object) -> Exception | None:

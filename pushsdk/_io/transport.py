@@ -51,7 +51,7 @@ class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=F
     proxy: Secret | None = None
     allow_insecure: bool = False
     ssl: Any = True
-    headers: dict[str, str] = {}
+    headers: Secret = Secret.of({})
     keepalive: float = 1.5
 
 
@@ -162,7 +162,7 @@ def _options_of(settings: TransportSettings, scheme: str) -> tuple[dict[str, Any
         "Content-Type": "application/json",
         "Accept-Encoding": "identity",
         "User-Agent": f"pushsdk/{__version__}",
-        **settings.headers,
+        **{name: header_text(Secret.of(value)) for name, value in settings.headers.reveal().items()},
     }
     if settings.session is not None:
         # A context: with True, aiohttp follows the session's connector, which may verify nothing, and reuses

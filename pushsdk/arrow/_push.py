@@ -70,7 +70,8 @@ def push_batches(
     each after the requests in flight have completed, were settled and yielded. Call again with the same plan and run.
     """
     check_options("push_batches", options, SendingOptions.__optional_keys__)
-    base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
+    base_url, api_key = sealed(base_url), sealed(api_key)
+    options["proxy"], options["headers"] = sealed(options.get("proxy")), sealed(options.get("headers"))
     if not callable(claims):
         raise must_be("claims", "a callable, for example lambda: RedisClaims(url)", claims)
     check("stop_policy", stop_policy, StopPolicy | None)

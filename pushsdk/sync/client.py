@@ -159,13 +159,14 @@ class PushClient(ClientViews):
         Raises:
             ConfigurationError: An argument is missing or wrong. The text quotes neither the key nor the URL.
         """
-        base_url, api_key, options["proxy"] = sealed(base_url), sealed(api_key), sealed(options.get("proxy"))
-        options["claims"] = claims = sealed(options.get("claims"))
+        base_url, api_key = sealed(base_url), sealed(api_key)
+        for name in ("proxy", "claims", "headers"):
+            options[name] = sealed(options.get(name))
         check_options("PushClient", options, NAMES)
         # A session would belong to another loop.
         # Replaced by ``_enter`` in a forked child.
         self._client = AsyncPushClient(base_url, asked_in_thread(api_key), session=None, **options)
-        self._portal = _Portal(self._client, claims)
+        self._portal = _Portal(self._client, options["claims"])  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         if not hasattr(self, "_portal"):  # as a local in a refused argument's traceback

@@ -105,6 +105,8 @@ def test_a_refused_setting_is_not_in_a_crash_report(client, length):
         lambda: client(f"https://user:{secret}@push.example", "key"),
         lambda: client(HERE, "key", proxy=f"ftp://user:{secret}@push.example"),
         lambda: client(HERE, "key", proxy=f"http://user:{secret}@push.example", retry="never"),
+        lambda: client(HERE, "key", headers={"X-Token": f"{secret}\n"}),
+        lambda: client(HERE, "key", headers={"X-Token": secret}, retry="never"),
     ]
     if client is not pushed:
         refusing += [
@@ -140,7 +142,8 @@ async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected, leng
 
     async with WireServer(when(always, step(take, tell, hold))) as server, aiohttp.ClientSession() as session:
         for key in (secret, lambda: secret):
-            async with AsyncPushClient(server.base_url, key, session=session if injected else None) as client:
+            options = {"session": session if injected else None, "headers": {"X-Token": secret}}
+            async with AsyncPushClient(server.base_url, key, **options) as client:
                 for call in (client.send("u", {"body": {"en": "hi"}}), client.create_campaign({"name": "c"})):
                     arrival.clear()
                     assert leaks(secret, await cancelled(call, arrival)) == []
