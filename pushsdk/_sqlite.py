@@ -5,13 +5,11 @@ import sqlite3
 import time
 from contextlib import closing, suppress
 from pathlib import Path
-from stat import S_IFDIR, S_IFLNK, S_IFMT, S_ISREG
+from stat import S_ISREG
 
 from msgspec import Struct
 
 from pushsdk._io.files import database_objection
-
-_KINDS = {S_IFDIR: "folder", S_IFLNK: "link"}
 
 
 class FileFormat(Struct, frozen=True):
@@ -43,7 +41,7 @@ def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Co
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     opened = os.lstat(path)
     if not S_ISREG(opened.st_mode):
-        raise FileRefused(f"it is a {_KINDS.get(S_IFMT(opened.st_mode), 'device')}")
+        raise FileRefused("it is a folder, a link or a device: pass the path of a file")
     if opened.st_size:
         _recognize(path, form, timeout)
     db = connect(path, timeout=timeout)

@@ -155,7 +155,7 @@ def _newer(path):
     [
         (lambda path: path.mkdir(), "it is a folder"),
         (lambda path: path.write_bytes(b"no database at all" * 100), "it is no claim store, or it is damaged"),
-        (lambda path: path.symlink_to("elsewhere"), "it is a link"),
+        (lambda path: path.symlink_to("elsewhere"), "a link or"),
         (_foreign, "it is no claim store but another program's database"),
         (_newer, "it has version 2"),
     ],
