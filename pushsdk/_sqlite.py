@@ -41,7 +41,7 @@ def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Co
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     opened = os.lstat(path)
     if not S_ISREG(opened.st_mode):
-        raise FileRefused("it is a folder, a link or a device: pass the path of a file")
+        raise FileRefused("it is a folder, a link or a device")
     if opened.st_size:
         _recognize(path, form, timeout)
     db = connect(path, timeout=timeout)

@@ -51,7 +51,7 @@ class TransportSettings(Guarded, msgspec.Struct, frozen=True, kw_only=True, eq=F
     proxy: Secret | None = None
     allow_insecure: bool = False
     ssl: Any = True
-    headers: Secret = Secret.of({})
+    headers: Secret
     keepalive: float = 1.5
 
 

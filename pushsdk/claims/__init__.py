@@ -60,10 +60,11 @@ def _location_error(location: str) -> ConfigurationError | None:
     # Returned, not raised: a traceback may show the locals in this frame.
     if _LOCATION.fullmatch(location):
         return None
-    if location.startswith("sqlite://"):
-        return ConfigurationError("claims: write sqlite:claims.db, or sqlite:/var/lib/claims.db: a path, not a URL")
-    if location.endswith((".db", ".sqlite")) and ":" not in location:
-        return ConfigurationError(f"claims must be a claim store, or its location: for a file, sqlite:{location}")
+    if location.startswith("sqlite://") or location.endswith((".db", ".sqlite")):
+        return ConfigurationError(
+            "claims must be a claim store, or its location: for a file, sqlite:claims.db or sqlite:/var/lib/claims.db, "
+            "without //"
+        )
     return ConfigurationError(
         "claims must be a claim store, or its location: memory:, sqlite:PATH, redis://HOST, "
         "postgresql://HOST/DATABASE or s3://BUCKET/PREFIX"

@@ -168,7 +168,8 @@ class ClientObserver:
             with _GUARD:
                 self._propagator.inject(carrier, trace.set_span_in_context(span))
                 try:
-                    attempt.headers = check_headers(carrier).reveal()
+                    check_headers(carrier)
+                    attempt.headers = carrier
                 except ConfigurationError:
                     logger.error("the propagator set an invalid header, or one of the client's own: none is propagated")
         return attempt

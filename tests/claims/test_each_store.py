@@ -153,9 +153,9 @@ def _newer(path):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda path: path.mkdir(), "it is a folder"),
+        (lambda path: path.mkdir(), "it is a folder, a link or a device"),
         (lambda path: path.write_bytes(b"no database at all" * 100), "it is no claim store, or it is damaged"),
-        (lambda path: path.symlink_to("elsewhere"), "a link or"),
+        (lambda path: path.symlink_to("elsewhere"), "it is a folder, a link or a device"),
         (_foreign, "it is no claim store but another program's database"),
         (_newer, "it has version 2"),
     ],

@@ -55,7 +55,7 @@ def test_a_location_names_a_store(location, shown):
     ],
 )
 def test_anything_else_is_refused_without_showing_it(claims):
-    with pytest.raises(ConfigurationError, match=r"claims must be|the URL of a|a path, not a URL") as caught:
+    with pytest.raises(ConfigurationError, match=r"claims must be|the URL of a|without //") as caught:
         AsyncPushClient(URL, "key", claims=claims)
     shown = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
     assert "s3" not in shown.replace("s3://BUCKET/PREFIX", "")

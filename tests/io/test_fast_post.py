@@ -88,7 +88,7 @@ async def test_it_is_the_same_on_the_wire_as_aiohttps_own_which_alone_makes_the_
 
 @pytest.fixture
 async def transport(server):
-    async with transport_to(server.base_url, headers=Secret.of({"X-Team": "growth"})) as transport:
+    async with transport_to(server.base_url, headers={"X-Team": "growth"}) as transport:
         yield transport
 
 

@@ -39,12 +39,14 @@ def request_of(body, evidence, operation=PUSH, *, connect=None, span=None, claim
 
 
 @asynccontextmanager
-async def transport_to(base_url, *, injected=False, limit=4, **settings):
+async def transport_to(base_url, *, injected=False, limit=4, headers=(), **settings):
     """A transport on its own session or on an injected one, which stays open."""
     async with AsyncExitStack() as stack:
         if injected:
             settings["session"] = await stack.enter_async_context(aiohttp.ClientSession())
-        transport = AiohttpTransport(TransportSettings(base_url=base_url, **settings), limit=limit)
+        transport = AiohttpTransport(
+            TransportSettings(base_url=base_url, headers=Secret.of(dict(headers)), **settings), limit=limit
+        )
         yield transport
         await transport.close()
         assert not (injected and settings["session"].closed)
