@@ -35,6 +35,7 @@ def writing(evidence):
     return evidence.touched, evidence.started_writing, evidence.written, evidence.reused
 
 
+NONE = Secret.of({})
 FIRST = (True, True, True, False)
 AGAIN = (True, True, True, True)
 
@@ -91,7 +92,9 @@ async def test_after_a_failure_to_connect_the_name_is_looked_up_again(trouble, i
 
 async def test_a_session_without_names_has_none_to_look_up_again(tmp_path):
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(tmp_path / "nobody"))) as session:
-        transport = AiohttpTransport(TransportSettings(base_url="http://127.0.0.1", session=session), limit=4)
+        transport = AiohttpTransport(
+            TransportSettings(base_url="http://127.0.0.1", session=session, headers=NONE), limit=4
+        )
         assert (await post(transport)).failure is Failure.REFUSED
 
 
@@ -133,7 +136,9 @@ class OlderRequest(aiohttp.ClientRequest):
 
 async def test_a_body_can_be_written_without_a_length():
     async with WireServer() as server, aiohttp.ClientSession(request_class=OlderRequest) as session:
-        transport = AiohttpTransport(TransportSettings(base_url=server.base_url, session=session), limit=4)
+        transport = AiohttpTransport(
+            TransportSettings(base_url=server.base_url, session=session, headers=NONE), limit=4
+        )
         assert writing(await post(transport)) == FIRST
     assert server.requests[0].body == BODY
 
@@ -151,7 +156,7 @@ async def test_a_unix_socket_tells_only_of_bytes_that_it_has_not_taken(tmp_path,
 
     service = await asyncio.start_unix_server(answer, tmp_path / "service")
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(tmp_path / "service"))) as session:
-        settings = TransportSettings(base_url="http://127.0.0.1", session=session)
+        settings = TransportSettings(base_url="http://127.0.0.1", session=session, headers=NONE)
         transport = AiohttpTransport(settings, limit=4)
         evidence = await post(transport, BODY.ljust(size))
     ended.set()
