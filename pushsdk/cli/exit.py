@@ -40,6 +40,8 @@ class Exit(IntEnum):
     """The Api-Key was refused, or a requirement is missing: a setting, an extra, a port."""
     STOPPED = 5
     """The stop policy stopped the run."""
+    IN_USE = 6
+    """Another command or program uses the run. Nothing was sent."""
     INTERRUPTED = 130
     """A signal interrupted the command."""
 
@@ -77,6 +79,8 @@ def command_error(error: Exception) -> CommandError | None:
     # A campaign without a readable uuid may exist, so creating it again may double it.
     unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, errors.UnexpectedResponseError)
     # A run file that fails while requests are in flight leaves their users UNKNOWN: no usage error then.
+    if isinstance(error, errors.RunInUseError):
+        return CommandError(text_of(error), Exit.IN_USE)
     if not unknown and isinstance(error, (errors.ValidationError, errors.RunFileError)):
         return usage_error(text_of(error))
     return CommandError(text_of(error), Exit.CANNOT_RUN if refused else Exit.UNKNOWN if unknown else Exit.INCOMPLETE)

@@ -321,6 +321,14 @@ def status_of_run(command):
     return json.loads(command("status 'my run' --json").out)
 
 
+def test_a_command_for_a_run_that_another_sends_has_an_exit_code_for_this(sending, command):
+    with sending(Fault.hang()) as process:
+        second = command(f"{BROADCAST} --yes")
+        assert (second.code, second.out) == (6, "")
+        assert "it is in use by another call or process" in second.err
+        process.kill()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_one_signal_waits_for_the_requests_in_flight(sending, service, command, number):
     with sending(Fault.delay(0.2)) as process:
