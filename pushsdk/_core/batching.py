@@ -74,7 +74,8 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
         if unsettled:
             self.shares = (*self.shares, (users, verdict))
             return False
-        self.ask = None
+        if self.ask is not None:
+            self.ask = None
         if self.shares:
             self.shares = (*self.shares, (users, verdict))
             receipt = None
@@ -82,7 +83,7 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
             self.verdict = verdict
         future = self.future
         if future is not None and not future.done():
-            if receipt is not None and (count > 1 or self.duplicates):
+            if count > 1 or self.duplicates:
                 receipt = None
             future.set_result(receipt)
         return self.abandoned
