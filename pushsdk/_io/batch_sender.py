@@ -308,7 +308,12 @@ class BatchSender:
         """
         # The batch's first request takes over the slot.
         has_slot, batch.has_slot = batch.has_slot, False
-        verdict = await self._sender.run(request, has_slot=has_slot)
+        try:
+            verdict = await self._sender.run(request, has_slot=has_slot)
+        except Exception:
+            # A bug in this package: nothing is proven, so no call may leave with the attempts so far.
+            batch.requests.remove(request)
+            raise
         batch.requests.remove(request)
         if request.keys is not None:
             await self._send_all(batch, self._by_key(request, request.keys), end)
