@@ -107,8 +107,8 @@ def may_have_damage(ids: Collection[str], encoded: bytes) -> bool:
 
 
 def _has_sign(text: str, encoded: bytes) -> bool:
-    # JSON writes quotation marks and control characters with a backslash.
-    return b"\\" in encoded or any(
+    # JSON writes quotation marks and control characters with a backslash, 0x5C: a byte is found faster than bytes.
+    return 0x5C in encoded or any(
         mark in text and any(sign in encoded for sign in signs) for mark, signs in _ENCODED_SIGNS.items()
     )
 
