@@ -74,6 +74,19 @@ def pytest_asyncio_loop_factories():
     return {"patient": PatientLoop}
 
 
+@pytest.fixture(autouse=True)
+def no_bugs(request):
+    """Fail the test if the package logs a bug in itself, unless the test plays one."""
+    bugs = []
+    handler = logging.Handler()
+    handler.emit = lambda record: bugs.append(record) if "inside the client" in str(record.msg) else None
+    logging.getLogger("pushsdk").addHandler(handler)
+    yield
+    logging.getLogger("pushsdk").removeHandler(handler)
+    if bugs and not request.node.get_closest_marker("plays_bug"):
+        pytest.fail(logging.Formatter().format(bugs[0]), pytrace=False)
+
+
 def pytest_collection_finish():
     """Exclude what all tests share from the collections below, each of which would take 0.2 s."""
     gc.collect()

@@ -415,7 +415,8 @@ class QueuedBatch:
         return len(self._batch.units) > 1
 
     def acquire(self) -> bool:
-        return self._queue.start(self._batch)
+        # It stays in the queue for slots after its calls have left.
+        return self.is_waiting and self._queue.start(self._batch)
 
     def fail(self, reason: Failure, *, before: float) -> None:
         batch = self._batch

@@ -76,6 +76,7 @@ def fail(*_, **__):
     raise RuntimeError("a bug")
 
 
+@pytest.mark.plays_bug
 async def test_a_write_that_raises_is_unknown_and_loses_no_connection(monkeypatch):
     write = HttpConnection.write
     async with meeting(limits=ONE) as (server, client):
@@ -90,6 +91,7 @@ async def test_a_write_that_raises_is_unknown_and_loses_no_connection(monkeypatc
     assert server.processed == {"warm": 1, "other": 1}
 
 
+@pytest.mark.plays_bug
 async def test_a_task_that_can_not_be_made_ends_its_call(caplog):
     def make_none(_, coro, **__):
         coro.close()
@@ -107,6 +109,7 @@ async def test_a_task_that_can_not_be_made_ends_its_call(caplog):
     assert "a request failed inside the client" in caplog.text
 
 
+@pytest.mark.plays_bug
 @pytest.mark.parametrize("linger", [0.0, 0.001])
 @pytest.mark.parametrize(
     ("owner", "name"),
@@ -146,6 +149,7 @@ async def test_a_bug_in_the_queue_ends_its_batch_and_gives_back_its_place(owner,
     assert linger or "a bug" in caplog.text
 
 
+@pytest.mark.plays_bug
 async def test_a_bug_in_taking_an_answer_in_ends_its_call(monkeypatch, caplog):
     async with meeting() as (_, client):
         await client.send("warm", HELLO)
