@@ -23,6 +23,8 @@ _ORDERING = (
     r"\b(((list|array)_)?(max|min|median|mode)|greatest|least|hash|COMPARE_[LG]\w+"
     r"|\w*(grade|sort|quantile|aggr|histogram|top_k|hex|bin)\w*)\b"
 )
+# The operators that choose or join rows by their order.
+_BY_ORDER = ("AGGREGATE_AND_GROUP_BY", "DISTINCT", "LIMIT", "POSITIONAL_JOIN", "WINDOW")
 _NONE: Origins = frozenset()
 
 
@@ -32,11 +34,6 @@ def origins_of(plan: Json, names: Sequence[str], column: str, kind: str) -> tupl
     ``names`` has all result columns. Only values whose type has ``kind`` in its name count. Raises LookupError for an
     operator without a rule, and for a later plan format possibly also TypeError or ValueError.
     """
-    last = plan
-    while last["type"] == "LOGICAL_PROJECTION":
-        [last] = last["children"]
-    # The order of the result chooses nothing.
-    last.pop("orders", None)
     tracer = _Tracer(kind)
     return dict(zip(names, tracer.columns(plan), strict=True))[column], tracer.ordered
 
@@ -71,8 +68,8 @@ class _Tracer:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        #: The columns whose order chooses. Extended by ``origins``.
-        self.ordered = _NONE
+        #: The columns whose order chooses, and those that sort rows. Extended by ``origins``, ``columns`` and ``sort``.
+        self.ordered = self.sorting = _NONE
         #: The columns in each common table expression, by number. Extended by ``share``.
         self.shared: dict[int, Columns] = {}
         #: The columns that a correlated subquery gets. Set by ``join``.
@@ -80,7 +77,11 @@ class _Tracer:
 
     def columns(self, operator: Json) -> Columns:
         """Return the origins for each column in the operator's result."""
-        return _RULES[operator["type"].removeprefix("LOGICAL_")](self, operator)
+        kind = operator["type"].removeprefix("LOGICAL_")
+        columns = _RULES[kind](self, operator)
+        if kind in _BY_ORDER:
+            self.ordered |= self.sorting
+        return columns
 
     def made(self, expressions: Sequence[Any], inputs: Sequence[Origins]) -> Columns:
         return [self.origins(expression, inputs) for expression in expressions]
@@ -110,6 +111,11 @@ class _Tracer:
         self.origins({**operator, "children": ()}, inputs)
         return inputs
 
+    def sort(self, operator: Json) -> Columns:
+        inputs = self.inputs(operator)
+        self.sorting |= self.origins(operator["orders"], inputs)
+        return inputs
+
     def join(self, operator: Json) -> Columns:
         left, right = operator["children"]
         first, outer = self.columns(left), self.outer
@@ -136,7 +142,8 @@ _RULES: Mapping[str, Callable[[_Tracer, Json], Columns]] = {
     ),
     "WINDOW": _Tracer.extend,
     "UNNEST": _Tracer.extend,
-    **dict.fromkeys(("FILTER", "ORDER_BY", "LIMIT", "DISTINCT", "SAMPLE"), _Tracer.keep),
+    "ORDER_BY": _Tracer.sort,
+    **dict.fromkeys(("FILTER", "LIMIT", "DISTINCT", "SAMPLE"), _Tracer.keep),
     **dict.fromkeys(
         ("CROSS_PRODUCT", "COMPARISON_JOIN", "ANY_JOIN", "DELIM_JOIN", "POSITIONAL_JOIN", "ASOF_JOIN"), _Tracer.join
     ),

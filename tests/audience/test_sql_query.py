@@ -100,6 +100,7 @@ TRACED = [
     ("SELECT user_id FROM 'optout.csv' WHERE CAST(user_id AS DOUBLE) BETWEEN 9 AND 10", ["9", "10"]),
     ("SELECT max_by(user_id, user_id::INT) AS user_id FROM 'optout.csv'", ["20999"]),
     ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY user_id", NO),
+    ("WITH t AS (FROM 'optout.csv' ORDER BY user_id) SELECT user_id FROM t WHERE n = 17", ["0123", "17"]),
     ("SELECT n, user_id FROM (FROM 'optout.csv' ORDER BY n DESC LIMIT 1)", ["20999"]),
     ("SELECT user_id FROM 'text.csv' WHERE user_id < 'b' ORDER BY user_id LIMIT 1", ["ann"]),
     ("SELECT country AS user_id FROM 'late.jsonl' ORDER BY country LIMIT 1", ["NO"]),
