@@ -1067,7 +1067,7 @@ AUDIENCES = [
     Bug(
         "a query reads columns as text that feed no id",
         "_audience.query_plan:origins_of",
-        "return frozenset().union(*_Tracer().columns(plan))",
+        "return frozenset().union(*_Tracer(kind).columns(plan)), frozenset()",
         "tests/audience/test_sql_query.py::test_the_columns_that_feed_no_id_keep_their_types",
     ),
     Bug(
