@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 class Guard:
-    """Checks request heads for the emulator on ``port``. For `read_body`, it holds ``max_body`` and a count of bytes.
+    """Checks request heads for the emulator on ``port``. It holds ``max_body`` and a count of bytes for others.
 
     ``hosts`` are further emulator names besides loopback, with or without a port. A ``token`` is required by
     everything except the service's two paths. The checks raise `Refused`.
@@ -37,7 +37,7 @@ class Guard:
         self._hosts = {f"{name}:{port}" for name in self._names}
         self._hosts |= {name for name in self._names if port == 80 or name.rpartition(":")[2].isdigit()}
         self.max_body: int = max_body
-        self.arriving: int = 0  # bytes of the bodies that have not ended, kept by `read_body`
+        self.arriving: int = 0  # bytes of the requests that have not ended, kept by their connections
         self.needs_token: bool = token is not None
         self._token = token
 

@@ -21,6 +21,7 @@ from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.guard import HOST, PREFIX, Guard
+from pushsdk.emulator.http_io import Connection
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
@@ -65,7 +66,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(web.Server):
-    """aiohttp's server, with a router by path; tells the service about lost connections."""
+    """aiohttp's server, with a router by path and connections that can be counted and waited for."""
 
     def __init__(self, service: PushService, control: Control, pages: Pages) -> None:
         super().__init__(
@@ -79,9 +80,13 @@ class Server(web.Server):
         self._service = service
         self._control = control
         self._pages = pages
-        self._open: dict[RequestHandler, asyncio.Transport] = {}
+        self._open: dict[Connection, asyncio.Transport] = {}
+
+    def __call__(self) -> RequestHandler:
+        return Connection(self, loop=self._loop, **self._kwargs)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        request.protocol.begin(request.content)  # type: ignore[attr-defined]
         if request.path.startswith(ROOT):
             return await self._control.handle(request)
         # All other requests are for the service, whose 404 lists its paths.
@@ -90,7 +95,7 @@ class Server(web.Server):
 
     async def aclose(self) -> None:
         """Close every connection without waiting for clients."""
-        for end in (self._service.closing, *self._service.lost.values()):
+        for end in (self._service.closing, *[connection.lost for connection in self._open]):
             end.cancel()
         self.pre_shutdown()
         await self.shutdown(_GRACE)  # cancels the remaining handlers
@@ -99,15 +104,16 @@ class Server(web.Server):
                 transport.abort()  # the client does not read
             await asyncio.sleep(0)
 
-    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+    def connection_made(self, handler: Connection, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(handler, transport)
+        handler.guard, handler.lost = self._service.guard, self._loop.create_future()
         self._open[handler] = transport
-        self._service.lost[handler] = self._loop.create_future()
 
-    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+    def connection_lost(self, handler: Connection, exc: BaseException | None = None) -> None:  # type: ignore[override]
         super().connection_lost(handler, exc)
+        handler.begin()
+        handler.lost.cancel()
         del self._open[handler]
-        self._service.lost.pop(handler).cancel()
 
 
 class Accepted:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import msgspec
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from aiohttp.web_protocol import RequestPayloadError
 
 from pushsdk._core.models import MobilePush
 from pushsdk._core.words import count as counted
@@ -50,18 +50,15 @@ class PushService:
         log: Callable[[str], object] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._guard = guard
+        self.guard = guard
         self._store = store
         self._log = log
         self.inboxes = inboxes
         self.ahead: float = 0.0  # seconds that the service's clock was set forward
         self.requests: int = 0  # all requests on the wire, refused ones too
         self.unmatched: deque[Unmatched] = deque(maxlen=_MAX_UNMATCHED)  # newest last
-        # The server cancels these: the first when the emulator closes, each other also when its connection ends.
+        # The server cancels it when the emulator closes.
         self.closing: asyncio.Future[None] = self._loop.create_future()
-        self.lost: dict[RequestHandler, asyncio.Future[None]] = {}
-        self._gone: asyncio.Future[None] = self._loop.create_future()  # for a client that has disconnected
-        self._gone.cancel()
 
     def now(self) -> float:
         """Return the service's time in seconds since the epoch."""
@@ -69,13 +66,13 @@ class PushService:
 
     def end_of(self, request: web.BaseRequest) -> asyncio.Future[None]:
         """Return a future that is done when the client disconnects or the emulator closes."""
-        return self.lost.get(request.protocol, self._gone)
+        return request.protocol.lost  # type: ignore[attr-defined, no-any-return]
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; accept the request at most once, and only if its body arrived completely."""
         self.requests += 1
         try:
-            self._guard.check_request(request.method, request.path, request.headers)
+            self.guard.check_request(request.method, request.path, request.headers)
             inbox = self.inboxes.of(request.headers["Api-Key"])
         except Refused as refused:
             return self._refuse_unmatched(request, refused)
@@ -97,7 +94,7 @@ class PushService:
         # Read now: a request that a reset overtakes belongs to the state before the reset.
         rules, limiter = inbox.rules, inbox.limiter
         try:
-            record.body = await read_body(request, self._guard)
+            record.body = await read_body(request, self.guard)
         except Refused as refused:
             return self._refuse_unmatched(request, refused)
         except (RequestPayloadError, OSError):  # the body is incomplete
