@@ -213,15 +213,14 @@ class SendQueue:
 
     def _expect(self, batch: Batch, deadline: float) -> None:
         """Give the calls' earliest deadline to the timers, and end the calls that can't wait."""
-        entry, until = batch.entry, self._limiter.rate_limiter.paused_until
+        entry, is_closed = batch.entry, self._work.closed
+        until = math.inf if is_closed else self._limiter.rate_limiter.paused_until
         if entry is None:
             entry = batch.entry = QueuedBatch(self, batch, deadline)
         elif deadline < entry.deadline:
             entry.include(deadline)
-        if self._work.closed:
-            entry.fail(Failure.CLOSED, before=math.inf)
-        elif until > deadline:
-            entry.fail(Failure.PAUSED, before=until)
+        if is_closed or until > deadline:
+            entry.fail(Failure.CLOSED if is_closed else Failure.PAUSED, before=until)
 
     def leave(self, call: Call, batch: Batch, reason: Failure) -> None:
         """Remove the call from a batch that is not in flight: its users are proven not sent."""

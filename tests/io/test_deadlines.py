@@ -45,6 +45,23 @@ async def test_a_shared_request_runs_until_the_latest_deadline_and_calls_that_ex
     assert ends == [(("early", "bird"), Outcome.ACCEPTED)]
 
 
+@virtual
+async def test_a_call_that_joins_later_ones_in_line_ends_at_its_own_deadline():
+    async def api_key():
+        await asyncio.sleep(waits.pop())
+        return "key"
+
+    waits = [0.0, 3.0, 0.0]
+    async with client_of(FakeService(answer(after=8.0)), api_key=api_key, limits=Limits(in_flight=1)) as client:
+        client.submit("busy", OTHER)
+        await asyncio.sleep(1.0)
+        before, early = now(), client.submit("early", MESSAGE, timeout=5.0)
+        await asyncio.sleep(1.0)
+        client.submit("later", MESSAGE, timeout=5.0)
+        await outcome_of(early)
+        assert now() == pytest.approx(before + 5.0, abs=GRACE)
+
+
 @pytest.mark.parametrize(
     ("behavior", "asking", "outcome", "attempts"),
     [
