@@ -4,10 +4,10 @@ import asyncio
 from collections import Counter
 
 import pytest
-from support.fake_service import LATENCY, MESSAGE, OTHER, FakeService, answer, client_of, outcome_of, reset_after, start
+from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of, hang, outcome_of, reset_after, start
 from support.virtual_time import virtual
 
-from pushsdk import Batching, Limits, Outcome, RequestSplit, RetryPolicy, SendAbandoned
+from pushsdk import Batching, Outcome, RequestSplit, RetryPolicy, SendAbandoned
 
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
@@ -56,30 +56,15 @@ async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split():
     assert len(service.requests) == 2
 
 
-@pytest.mark.parametrize("ending", ["cancelled", "closed", "late"])
-@pytest.mark.parametrize("requests", [2, 5])
 @virtual
-async def test_a_call_that_ends_while_it_is_halved_reports_no_user_as_not_sent(ending, requests):
-    service = FakeService(then=lambda request: answer(413 if len(request.user_ids) > 5 else 204))
-    events = []
-    async with client_of(service, limits=Limits(in_flight=1), on_event=events.append) as client:
-        moment = LATENCY * (requests - 0.5)
-        call = start(client.send(MANY, MESSAGE, timeout=moment if ending == "late" else 30.0))
-        await asyncio.sleep(moment)
-        if ending == "cancelled":
-            call.cancel()
-        elif ending == "closed":
-            await client.aclose(drain=0.0)
-        error = await outcome_of(call)
-    if ending == "cancelled":
-        ends = [event for event in events if isinstance(event, SendAbandoned)]
-        report = {user: event.outcome for event in ends for user in event.user_ids}
-    else:
-        report = getattr(error, "outcomes", None) or dict.fromkeys(error.user_ids, error.outcome)
-        assert error.retryable == (not service.users() and set(report.values()) == {Outcome.REJECTED})
-    assert sorted(report) == sorted(MANY)
-    assert Outcome.NOT_SENT not in report.values()
-    assert {user for user, outcome in report.items() if outcome is Outcome.ACCEPTED} <= set(service.users())
+async def test_of_a_call_that_is_cancelled_during_a_split_only_users_in_flight_are_in_doubt():
+    async with client_of(FakeService(answer(413), answer(413), then=hang())) as client:
+        call = start(client.send(MANY, MESSAGE))
+        await asyncio.sleep(1.0)
+        call.cancel()
+        await outcome_of(call)
+        stats = client.stats()
+    assert (stats.rejected, stats.unknown) == (20, 20)
 
 
 @pytest.mark.parametrize(
