@@ -24,7 +24,7 @@ async def test_a_lone_send_leaves_at_once_and_while_all_places_are_busy_the_open
 
 
 @virtual
-async def test_a_full_batch_does_not_linger_and_a_call_that_does_not_fit_opens_the_next():
+async def test_a_full_batch_does_not_linger_a_call_that_does_not_fit_opens_the_next_and_flush_sends_it():
     service = FakeService()
     async with client_of(service, batching=Batching(linger=9.0, max_users=3)) as client:
         sent = now()
@@ -33,7 +33,10 @@ async def test_a_full_batch_does_not_linger_and_a_call_that_does_not_fit_opens_t
         assert now() < sent + 1.0
         await calls[1]
         assert now() >= sent + 9.0
-    assert {*service.sent} == {("a", "b", "c"), ("f", "g", "h"), ("d", "e")}
+        client.submit("i", MESSAGE)
+        await client.flush()
+        assert now() < sent + 10.0
+    assert {*service.sent} == {("a", "b", "c"), ("f", "g", "h"), ("d", "e"), ("i",)}
 
 
 @virtual
