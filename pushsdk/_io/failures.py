@@ -56,7 +56,7 @@ def failure_of(error: Exception, evidence: Evidence) -> Failure:
     return next((failure for kind, failure in _FAILURES if isinstance(error, kind)), Failure.OTHER)
 
 
-def phase_of(error: BaseException) -> str | None:
+def phase_of(error: BaseException, scheme: str) -> str | None:
     """Return the phase in which opening a connection ended, ``""`` in TCP; None for any other exception."""
     names = {frame.f_code.co_name for link in _chain(error) for frame, _ in traceback.walk_tb(link.__traceback__)}
     if "_create_connection" not in names:
@@ -64,7 +64,7 @@ def phase_of(error: BaseException) -> str | None:
     if "_resolve_host" in names:
         return "the host name was not resolved in time, "
     # Functions from aiohttp's connector, and from the library that opens its TCP connections.
-    is_tls = "_wrap_create_connection" in names and "start_connection" not in names
+    is_tls = scheme == "https" and "_wrap_create_connection" in names and "start_connection" not in names
     return "TCP connected, the TLS handshake did not end, " if is_tls else ""
 
 

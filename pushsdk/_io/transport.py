@@ -100,7 +100,7 @@ class AiohttpTransport:
                 path = self.fast if self.fast.takes(request.body) else self._slow
                 await path.post(request, key, _timeout(connect))
         except asyncio.CancelledError as error:
-            if (phase := phase_of(error)) is not None:
+            if (phase := phase_of(error, self._base_url.scheme)) is not None:
                 evidence.failure, evidence.reason = Failure.CONNECT_TIMEOUT, f"{self._place}, {phase}"
                 self._look_up_again()
             raise
@@ -120,7 +120,7 @@ class AiohttpTransport:
 
     def _record(self, error: Exception, evidence: Evidence, connect: float | None) -> None:
         """Record the reason why there is no response."""
-        phase = phase_of(error)
+        phase = phase_of(error, self._base_url.scheme)
         evidence.failure = failure = failure_of(error, evidence)
         evidence.error = os_error(error)
         words = words_of(error, failure, evidence.error)

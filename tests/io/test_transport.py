@@ -112,6 +112,20 @@ async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch):
     assert evidence.reason == "RuntimeError"
 
 
+async def test_no_tls_is_named_for_a_connection_without_it(monkeypatch):
+    async def never(*_, sock, **__):
+        with sock:
+            await asyncio.Event().wait()
+
+    async with rigged() as (_, transport):
+        # As if the loop stood still after the TCP connection was open.
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never)
+        evidence = await post(transport, connect=0.01)
+    assert evidence.failure == Failure.CONNECT_TIMEOUT
+    assert evidence.reason.endswith(", connect timeout 0.01 s")
+    assert "TLS" not in evidence.reason
+
+
 async def test_an_unexpected_exception_is_a_failure():
     async with rigged() as (server, transport):
         evidence = await post(transport, key=Secret.of("a\r\nb"))
