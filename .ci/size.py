@@ -19,8 +19,8 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 185_400,
-    "tokens of tests": 269_200,
+    "tokens of pushsdk": 185_330,
+    "tokens of tests": 269_100,
     "functions with more than 8 decisions, per 1,000": 19.7,
     "functions with more than 15 decisions": 0,
     "classes with more than 15 attributes": 0,
