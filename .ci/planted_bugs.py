@@ -507,10 +507,10 @@ CANCELLATION = [
 
 LIMIT = [
     Bug(
-        "refusals do not lower the rate",
+        "refusals do not lower the number of requests in flight",
         "_core.concurrency:AdaptiveLimit._cut",
         "self._refusals = _Refusals(now, now)",
-        "tests/core/test_concurrency.py::test_refused_connections_beside_accepted_requests_lower_the_rate_and_leave_the_slots_to_latency",
+        "tests/core/test_concurrency.py::test_refused_connections_beside_accepted_requests_lower_the_limit",
     ),
     Bug(
         "requests that queue in the service do not lower their number",

@@ -193,8 +193,8 @@ class AdaptiveLimit:
                 self.gap = max(self.gap, self._least_gap())
 
     def _cut(self, now: float) -> None:
-        """Lower the rate to that of the accepted requests."""
-        refusals, gap = self._refusals, max(self.gap, self._least_gap())
+        """Lower the rate to what was accepted, and the limit to the slots that the rate needs."""
+        refusals, gap, limit = self._refusals, max(self.gap, self._least_gap()), float(self.limit)
         if not refusals.answered:  # nothing listens: fewer requests would not help
             self._refusals = _Refusals(refusals.at, now)
             return
@@ -203,10 +203,12 @@ class AdaptiveLimit:
             self.gap = min(1.0, gap / max(LEAST, min(1.0 - STEADY, share)))
             trust = min(1.0, refusals.accepted / FEWEST) ** 1.5
             self._refusals = _Refusals(now, now, waited=refusals.pause, trust=trust)
-        else:  # an outage, a quota is used up for now, or nothing waits: that says nothing about the rate
+            needed = self._known() / self.gap
+            limit = min(limit, needed * (1.0 + STEADY) + ROOM * math.sqrt(needed))
+        else:  # an outage, a quota is used up for now, or nothing waits: that says nothing about the limit
             self.gap = min(1.0, gap / LEAST)
             refusals.guess(now, gap)
-        self._set(now, self.limit, skips=True)
+        self._set(now, limit, skips=True)
 
     def _judge(self, now: float) -> None:
         """End the window if it tells enough, and set the limit by its latency.

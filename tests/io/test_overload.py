@@ -187,9 +187,7 @@ async def test_a_call_that_waits_too_long_says_for_what(options, seconds, code):
     events = []
     bucket = Bucket(20, 20)
     service = FakeService(
-        then=lambda request: (
-            answer(after=seconds or 0.02) if seconds or bucket.take(request.started)[0] else answer(429)
-        )
+        then=lambda request: answer(after=seconds) if seconds or bucket.take(request.started)[0] else answer(429)
     )
     async with client_of(service, timeout=random.uniform(1.5, 3.5), on_event=events.append, **options) as client:
         ended = await asyncio.gather(*[outcome_of(client.submit("user", titled(number))) for number in range(400)])
