@@ -194,8 +194,12 @@ def test_the_nightly_script_is_silent_unless_it_fails(service):
     night = job.replace("/srv/push", ".").replace("07:00", "23:59:59").replace("users-$night.csv", "users.csv")
     assert run_in_shell(night) == (0, "")
     Path("users.csv").unlink()
+    assert run_in_shell(night) == (0, ""), "the night is done"
+    [done] = Path().glob("*.done")
+    done.unlink()
     code, output = run_in_shell(night)
     assert output.startswith(f"exit {code}: ")
+    assert not done.exists()
 
 
 # -- links ------------------------------------------------------------------------------------------------------------

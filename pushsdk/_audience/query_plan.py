@@ -13,9 +13,9 @@ Origins = frozenset[tuple[str, str]]
 """Tables and columns."""
 Columns = list[Origins]
 
-# The expression parts that sort values, and all that choose among them and add none.
+# The expression parts that sort values, and those that choose among them by conditions.
 _SORTING = ("order_bys", "orders", "arg_orders")
-_CHOOSING = ("when_expr", "filter", "filter_expr", "partitions", *_SORTING)
+_CONDITIONS = ("when_expr", "filter", "filter_expr", "partitions")
 # The functions that choose among the values in their first argument by the order of the others.
 _CHOOSERS = r"\b(arg_?(max|min)\w*|(max|min)_by)\b"
 # The functions and comparisons that choose by the order of their values, or have another result for a number as text.
@@ -31,8 +31,8 @@ _NONE: Origins = frozenset()
 def origins_of(plan: Json, names: Sequence[str], column: str, kind: str) -> tuple[Origins, Origins]:
     """Return the table columns whose values are in a result column, and those whose order chooses rows or values.
 
-    ``names`` has all result columns. Only values whose type has ``kind`` in its name count. Raises LookupError for an
-    operator without a rule, and for a later plan format possibly also TypeError or ValueError.
+    ``names`` has all result columns. Only values whose type matches the pattern ``kind`` count. Raises LookupError for
+    an operator without a rule, and for a later plan format possibly also TypeError or ValueError.
     """
     tracer = _Tracer(kind)
     return dict(zip(names, tracer.columns(plan), strict=True))[column], tracer.ordered
@@ -43,7 +43,7 @@ def _parts(node: Json) -> tuple[list[Any], list[Any]]:
     function = f"{node.get('type')} {node.get('qname', node.get('name'))}"
     if re.search(_CHOOSERS, function):
         return node["children"][:1], node["children"][1:]
-    values = [part for name, part in node.items() if name not in _CHOOSING]
+    values = [part for name, part in node.items() if name not in (*_SORTING, *_CONDITIONS)]
     return values, values if re.search(_ORDERING, function) else [node.get(name) for name in _SORTING]
 
 
@@ -95,7 +95,9 @@ class _Tracer:
         else:
             values, ordered = self.made(_parts(node), inputs)
             self.ordered |= ordered
-        return values if self._kind in str(node.get("return_type", self._kind)) else _NONE
+            self.made([node.get(name) for name in _CONDITIONS], inputs)
+        kind = node.get("return_type")
+        return values if kind is None or re.search(self._kind, str(kind)) else _NONE
 
     def inputs(self, operator: Json) -> Columns:
         """Return the columns from all children, one after another."""
@@ -122,6 +124,11 @@ class _Tracer:
         self.outer = self.made(operator.get("duplicate_eliminated_columns", ()), first) or outer
         second = self.columns(right)
         self.outer = outer
+        for condition in operator.get("conditions", ()):
+            sides = {"left": first, "right": second}
+            compared = _NONE.union(*[self.origins(condition[side], columns) for side, columns in sides.items()])
+            self.ordered |= compared if re.search(_ORDERING, condition["comparison"]) else _NONE
+        self.origins(operator.get("condition"), first + second)
         second = _kept(second, operator.get("right_projection_map", ()))
         # The columns of the right side, unless it only decides about rows.
         added = {"SEMI": [], "ANTI": [], "MARK": [_NONE]}.get(operator.get("join_type", ""), second)

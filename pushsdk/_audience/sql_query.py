@@ -207,22 +207,27 @@ def _fixes(db: Connection, query: str, key: str, sources: Sequence[_Source], ori
     """Return the types to state. The tables are gone then."""
     # A file that is named by a text has no table.
     fixes = [_FIX] if _reader_of(db, query) else []
+    numbers = _origins(db, query, key, "^(?!.*VARCHAR)")[1]
     for source in sources:
         if source.reader:
             source.find_text(db, origins)
-    _, ordered = _origins(db, query, key, "VARCHAR")
+    # Not if the query itself sorts texts, which it made.
+    ordered = numbers & _origins(db, query, key, "VARCHAR")[1]
     for source in sources:
         db.execute(f"DROP TABLE {source.table}")
     return fixes + [source.fix(ordered) for source in sources if source.text]
 
 
 def _origins(db: Connection, query: str, key: str, kind: str = "") -> tuple[Origins | None, Origins]:
-    """Return the columns that feed the ids, None if that is unknown, and those whose order chooses."""
+    """Return the columns that feed the ids, None if that is unknown, and those whose order chooses.
+
+    Values of types that don't match the pattern ``kind`` are left out.
+    """
     with suppress(duckdb_module().Error, LookupError, TypeError, ValueError, RecursionError):
         names = [*column_types(db, f"({query})")]
         # A missing key is an error later.
         plan = json.loads(_called(db, "json_serialize_plan", query))["plans"][0]
-        return origins_of(plan, names, key if key in names else names[0], kind)
+        return origins_of(plan, names, key, kind) if key in names else (frozenset(), frozenset())
     return None, frozenset()
 
 

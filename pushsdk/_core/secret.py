@@ -2,7 +2,7 @@
 
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -20,7 +20,7 @@ _LONGEST = 80
 _BEGUN = rf"(?:{_LEADS}[\\%&#;\w\0]*)?"
 # In place of each character that is hidden: for private use, so that no text has it.
 _HIDDEN = "\ue000"
-_TEXTS = (str, bytes, bytearray, list, tuple, dict)
+_TEXTS = (str, bytes, bytearray, list, tuple, Mapping)
 
 
 class _Hidden:

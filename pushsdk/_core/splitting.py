@@ -134,8 +134,11 @@ class Splitter(Generic[P]):
         self._probes_failed = False
 
     def report(self, part: P, verdict: Verdict) -> bool:
-        """Record the verdict on a part. Return False if the part will be split."""
-        if verdict.outcome is not Outcome.REJECTED or verdict.status not in self._split_on:
+        """Record the verdict on a part. Return False if the part will be split.
+
+        A part whose users have all left tells nothing.
+        """
+        if not part.units or verdict.outcome is not Outcome.REJECTED or verdict.status not in self._split_on:
             self._probes_failed = False
             self.message.accepted |= verdict.outcome is Outcome.ACCEPTED
             return True

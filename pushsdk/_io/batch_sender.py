@@ -208,11 +208,12 @@ class BatchSender:
                 request.part = parts[0]
                 batch.requests = [request]
                 await self._send(batch, request, partial(self._end, batch))
+        except asyncio.CancelledError:
+            self._cancel_rest(batch)
+            raise
         except Exception:  # noqa: BLE001 - logged there
             self._pending.fail(batch.units)
-            batch.requests = batch.splitters = ()
         finally:
-            self._cancel_rest(batch)
             # Calls are left only if the loop is torn down.
             self._pending.settle_rest(batch.units, _LOST)
             self.tasks.pop(batch, None)
@@ -317,7 +318,7 @@ class BatchSender:
         batch.requests.remove(request)
         if request.keys is not None:
             await self._send_all(batch, self._by_key(request, request.keys), end)
-        elif request.part.units:
+        else:
             await end(request.part, verdict)
 
     def _by_key(self, request: BatchRequest, keys: Mapping[Any, Any]) -> list[BatchRequest]:

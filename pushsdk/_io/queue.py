@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pushsdk._core.batching import DONE, LINGERING, OPEN, QUEUED, SENDING, Batch, Batches, Call, Content
+from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batches, Call, Content
 from pushsdk._core.body import EncodedIds, encode_user_ids
 from pushsdk._core.errors import PushError
 from pushsdk._core.learned_sizes import LearnedSizes
@@ -151,7 +151,7 @@ class SendQueue:
                 self._open(call, content, may_linger=may_linger)
             else:
                 self._backlog.enter(call.unsettled, len(call.ids) + 1)
-                if batch.state is not OPEN:
+                if batch.entry is not None:
                     self._expect(batch, call.deadline)
                 if batch.state is LINGERING and self._batches.is_full(batch):
                     self._dispatch(batch)

@@ -155,6 +155,11 @@ def _own_session(settings: TransportSettings, limit: int) -> Session:
     )
 
 
+def _header(name: str, value: str) -> str:
+    # aiohttp reads cookies, to merge them with those of the session.
+    return value if name.lower() == "cookie" else header_text(Secret.of(value))
+
+
 def _options_of(settings: TransportSettings, scheme: str) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Return the arguments for each aiohttp request, and the headers for each request."""
     options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **HEAD_LIMITS}
@@ -162,7 +167,7 @@ def _options_of(settings: TransportSettings, scheme: str) -> tuple[dict[str, Any
         "Content-Type": "application/json",
         "Accept-Encoding": "identity",
         "User-Agent": f"pushsdk/{__version__}",
-        **{name: header_text(Secret.of(value)) for name, value in settings.headers.reveal().items()},
+        **{name: _header(name, value) for name, value in settings.headers.reveal().items()},
     }
     if settings.session is not None:
         # A context: with True, aiohttp follows the session's connector, which may verify nothing, and reuses
@@ -231,7 +236,10 @@ def check_host(name: str, url: str | Secret) -> None:
 
 
 def check_ssl(context: ssl.SSLContext | None) -> None:
-    """Raise ConfigurationError for a context that does not verify, or that was set to allow TLS before 1.2."""
+    """Raise ConfigurationError for a context that does not verify, or that was set to allow TLS before 1.2.
+
+    On Debian, Python leaves the minimum to OpenSSL, and any is taken.
+    """
     if context is None:
         return
     # Without verification any server could read the key.
@@ -239,9 +247,8 @@ def check_ssl(context: ssl.SSLContext | None) -> None:
         raise ConfigurationError(
             "ssl: the context does not verify the server's certificate and host name; load your own CA into it instead"
         )
-    # A negative one leaves it to OpenSSL's settings, as Debian's Python does.
     minimum = context.minimum_version
-    if 0 < minimum < ssl.TLSVersion.TLSv1_2:
+    if minimum < min(ssl.TLSVersion.TLSv1_2, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).minimum_version):
         raise ConfigurationError(
             f"ssl: minimum_version must be TLSVersion.TLSv1_2 or later, or left as Python sets it; got {minimum.name}"
         )

@@ -34,9 +34,10 @@ class Connection(RequestHandler):
     body: StreamReader = EMPTY_PAYLOAD
 
     def begin(self, body: StreamReader = EMPTY_PAYLOAD) -> None:
-        """Count from now on this body's bytes, and those after it."""
-        self.guard.arriving += body.total_bytes - self.arrived
-        self.arrived, self.body = body.total_bytes, body
+        """Count from now on this body's bytes, and those after it, until the connection is lost."""
+        if not self.lost.done():
+            self.guard.arriving += body.total_bytes - self.arrived
+            self.arrived, self.body = body.total_bytes, body
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

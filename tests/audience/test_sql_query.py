@@ -103,6 +103,7 @@ TRACED = [
     ("WITH t AS (FROM 'optout.csv' ORDER BY user_id) SELECT user_id FROM t WHERE n = 17", ["0123", "17"]),
     ("SELECT n, user_id FROM (FROM 'optout.csv' ORDER BY n DESC LIMIT 1)", ["20999"]),
     ("SELECT user_id FROM 'text.csv' WHERE user_id < 'b' ORDER BY user_id LIMIT 1", ["ann"]),
+    ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY md5(user_id::VARCHAR) LIMIT 9", sorted(NO)),
     ("SELECT country AS user_id FROM 'late.jsonl' ORDER BY country LIMIT 1", ["NO"]),
     ("FROM read_csv('optout.csv', types = {'user_id': 'VARCHAR'}) ORDER BY user_id DESC LIMIT 1", ["9999"]),
     ("FROM (PIVOT 'late.csv' ON country IN ('NO') USING sum(amount) GROUP BY user_id) WHERE \"NO\" > 2", ["1e3"]),
@@ -193,6 +194,12 @@ REFUSED = [
         "as types = {'user_id': 'BIGINT'} in read_csv(",
     ),
     ("SELECT user_id FROM 'late.csv' WHERE hash(user_id) % 2 = 0", "as types = {'user_id': 'BIGINT'} in read_csv("),
+    ("SELECT user_id FROM 'late.csv' WHERE CASE WHEN user_id < '9' THEN age END", "{'user_id': 'BIGINT'} in read_csv("),
+    ("SELECT first(user_id) FILTER (WHERE user_id < '9') AS user_id FROM 'late.csv'", "types = {'user_id': 'BIGINT'}"),
+    (
+        "WITH t AS (FROM 'late.csv') SELECT t.user_id FROM t ANTI JOIN t u ON t.age = u.age AND t.user_id < u.user_id",
+        "as types = {'user_id': 'BIGINT'} in read_csv(",
+    ),
     (
         "SELECT list(user_id)[list_grade_up(list(n))[2]] AS user_id FROM 'optout.csv'",
         "{'user_id': 'VARCHAR', 'n': 'BIGINT'}",

@@ -116,7 +116,7 @@ def test_an_anchor_shows_its_section_with_the_sections_in_it(command, tmp_path):
     section = "## A rate, and `its` limit (429)\n\n```sh\n# no heading\n```\n\n### A part\n\nThe Api-Key."
     (tmp_path / "retries.md").write_text(f"# Retries\n\nText.\n\n{section}\n\n## A rate\n\nMore.\n")
     assert command("docs retries#a-rate-and-its-limit-429").out == f"{section}\n"
-    assert command("docs retries#a-rate").out == "## A rate\n\nMore.\n"
+    assert command("docs retries#A_rate").out == "## A rate\n\nMore.\n"
     assert command("docs retries#a-rate-and-its-limit-404").out == f"{section}\n"
     near = "pushsdk: retries has no section 'a-patr'. Did you mean 'retries#a-part'?\n"
     assert command("docs retries#a-patr") == (2, "", near)

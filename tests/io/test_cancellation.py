@@ -182,3 +182,19 @@ async def test_an_event_may_cancel_other_submitted_sends_whose_deadline_expires_
         await turns()
         assert idle(client)
     assert service.sent == [("busy",)]
+
+
+def test_a_request_in_flight_that_an_exit_ends_is_unknown():
+    async def leave(request):
+        request.write()
+        raise SystemExit
+
+    async def send():
+        clients.append(client_of(FakeService(then=leave)))
+        await clients[0].send(["ann", "bob"], MESSAGE)
+
+    clients = []
+    with pytest.raises(SystemExit):
+        asyncio.run(send())
+    assert clients[0].stats().unknown == 2
+    assert clients[0].stats().not_sent == 0

@@ -5,10 +5,11 @@ import itertools
 import logging
 
 import aiohttp
-from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, titled
+from support.fake_service import MESSAGE, FakeService, answer, client_of, idle, outcome_of, titled
+from support.throttling import Bucket
 from support.virtual_time import now, virtual
 
-from pushsdk import Limits, PushError, Rate
+from pushsdk import Limits, Outcome, PushError, Rate
 from pushsdk._io.transport import DESCRIPTORS, most_in_flight
 
 
@@ -40,6 +41,26 @@ async def test_429s_while_little_was_sent_do_not_hold_back_a_later_burst():
         await asyncio.gather(*map(send, range(80)))
         # None is too late.
         await asyncio.gather(*(client.send("a", titled(number), timeout=5.0) for number in range(1000)))
+
+
+@virtual
+async def test_a_burst_after_an_idle_time_starts_at_the_rate_that_is_known():
+    bucket, service = Bucket(100, 10), FakeService(then=answer(after=0.08))
+    async with client_of(service, timeout=120.0) as client:
+
+        async def accepted(calls, **options):
+            sends = [client.submit("a", titled(number), **options) for number in range(calls)]
+            return [getattr(await outcome_of(send), "outcome", None) for send in sends].count(Outcome.ACCEPTED)
+
+        await accepted(1000)
+        service.then = lambda request: answer(after=0.08) if bucket.take(request.started)[0] else answer(429)
+        steady = []
+        for _ in range(300):
+            steady.append(asyncio.create_task(accepted(15, timeout=10.0)))
+            await asyncio.sleep(0.1)
+        await asyncio.gather(*steady)
+        await asyncio.sleep(5.0)
+        assert await accepted(300) > 200
 
 
 @virtual

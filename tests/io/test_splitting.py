@@ -7,7 +7,7 @@ import pytest
 from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of, hang, outcome_of, reset_after, start
 from support.virtual_time import virtual
 
-from pushsdk import Batching, Outcome, RequestSplit, RetryPolicy, SendAbandoned
+from pushsdk import Batching, Outcome, Rate, RequestSplit, RetryPolicy, SendAbandoned
 
 MANY = [f"a-user-with-a-long-name-{number}" for number in range(40)]
 
@@ -110,3 +110,25 @@ async def test_a_loop_torn_down_as_the_halves_of_a_send_are_about_to_leave_rejec
     assert [(event.outcome, sorted(event.user_ids)) for event in ends] == [(Outcome.REJECTED, sorted(MANY))]
     assert [attempt.status for attempt in ends[0].attempts] == [413]
     assert len(service.requests) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Batching.linger")
+@virtual
+async def test_a_probe_that_is_late_before_it_is_sent_puts_no_blame_on_the_message():
+    bad = [f"bad-{number}" for number in range(9)]
+    service = FakeService(then=lambda request: answer(422 if {*bad} & {*request.user_ids} else 204, after=0.5))
+    options = {"rate": Rate(requests_per_second=0.53), "batching": Batching(linger=28.0), "timeout": 30.0}
+    async with client_of(service, **options) as client:
+        rejected = [start(client.send(user, MESSAGE)) for user in bad]
+        await asyncio.sleep(0.1)
+        await client.flush()
+        await asyncio.gather(*map(outcome_of, rejected))
+        await asyncio.sleep(60.0)
+        start(client.send("early", MESSAGE)).add_done_callback(lambda task: task.exception())
+        await asyncio.sleep(27.5)
+        later = [start(client.send(user, MESSAGE)) for user in ("ann", bad[0], "bob")]
+        await asyncio.sleep(1.5)
+        for number in range(3):  # before the probe in line
+            client.submit("user", {"title": {"en": str(number)}}, timeout=27.0)
+        ends = [await outcome_of(send) for send in later]
+    assert [end.outcome for end in ends] == [Outcome.ACCEPTED, Outcome.REJECTED, Outcome.ACCEPTED]

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import aiohttp
 import pytest
+from multidict import CIMultiDict
 from rich.pretty import pretty_repr
 from rich.traceback import Traceback
 from support.wire_faults import always, hold, step, take, when
@@ -107,6 +108,7 @@ def test_a_refused_setting_is_not_in_a_crash_report(client, length):
         lambda: client(HERE, "key", proxy=f"http://user:{secret}@push.example", retry="never"),
         lambda: client(HERE, "key", headers={"X-Token": f"{secret}\n"}),
         lambda: client(HERE, "key", headers={"X-Token": secret}, retry="never"),
+        lambda: client(HERE, "key", headers=CIMultiDict({"X-Token": secret}), retry="never"),
     ]
     if client is not pushed:
         refusing += [

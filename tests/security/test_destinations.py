@@ -56,6 +56,16 @@ async def test_every_visible_ascii_character_of_the_key_arrives_beside_the_calle
     assert all(request.head.count(b"\r\nApi-Key: ") == 1 for request in server.requests)
 
 
+async def test_a_cookie_header_goes_beside_the_cookies_of_a_session():
+    async with (
+        WireServer() as server,
+        aiohttp.ClientSession(cookies={"node": "1"}) as session,
+        AsyncPushClient(server.base_url, "key", session=session, headers={"Cookie": "gate=open"}) as client,
+    ):
+        await client.send("u", HELLO)
+    assert {*server.requests[0].headers["cookie"].split("; ")} == {"node=1", "gate=open"}
+
+
 # --- redirects ---
 
 

@@ -52,7 +52,7 @@ def docs(
         return _print_results(topic)
     text = guide.read(name)
     if anchor:
-        text = _section_of(name, guide.sections(text), anchor)
+        text = _section_of(name, guide.sections(text), guide.anchor(anchor))
     if sys.stdout.isatty():
         _show(text)
     else:

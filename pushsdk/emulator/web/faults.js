@@ -210,7 +210,10 @@ function ruleOf(rule) {
 const nameOf = (rule, index) => rule.name ?? `${index + 1}: ${rule.fault}`;
 
 const EFFECTS = {
-  status: (rule) => `Answers ${rule.code}${rule.headers && Object.keys(rule.headers).length ? ` with ${Object.keys(rule.headers).join(", ")}` : ""}`,
+  status: (rule) => {
+    const headers = Object.keys({ ...(rule.retry_after !== undefined && { "Retry-After": 0 }), ...rule.headers });
+    return `Answers ${rule.code}${headers.length ? ` with ${headers.join(", ")}` : ""}`;
+  },
   delay: (rule) => `Waits ${duration(rule.seconds)}`,
   reset_before: () => "Resets the connection before accepting",
   reset_after: () => "Accepts, then resets the connection",
