@@ -19,14 +19,14 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 185_330,
-    "tokens of tests": 269_100,
+    "tokens of pushsdk": 185_600,
+    "tokens of tests": 269_900,
     "functions with more than 8 decisions, per 1,000": 19.7,
     "functions with more than 15 decisions": 0,
     "classes with more than 15 attributes": 0,
     "modules in the longest chain of imports": 15,
     "'of' per 1,000 words of docstrings and comments": 10.05,
-    "'own' per 1,000 words of docstrings and comments": 0.44,
+    "'own' per 1,000 words of docstrings and comments": 0.435,
     "'what' per 1,000 words of docstrings and comments": 0.82,
 }
 SLACK = 0.03  # of a bound: how far a figure may fall before its bound must follow

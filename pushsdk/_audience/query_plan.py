@@ -125,9 +125,9 @@ class _Tracer:
         second = self.columns(right)
         self.outer = outer
         for condition in operator.get("conditions", ()):
-            sides = {"left": first, "right": second}
-            compared = _NONE.union(*[self.origins(condition[side], columns) for side, columns in sides.items()])
-            self.ordered |= compared if re.search(_ORDERING, condition["comparison"]) else _NONE
+            compared = self.origins(condition["left"], first) | self.origins(condition["right"], second)
+            if re.search(_ORDERING, condition["comparison"]):
+                self.ordered |= compared
         self.origins(operator.get("condition"), first + second)
         second = _kept(second, operator.get("right_projection_map", ()))
         # The columns of the right side, unless it only decides about rows.

@@ -199,15 +199,7 @@ class BatchSender:
         if observer is not None and len(batch.units) > 1:
             span = observer.batch(batch.units, batch.users)
         try:
-            request, calls = batch.request, batch.units
-            parts = split_calls(calls, self._sizes, batch.frame) if request is None else [BatchPart.of(calls)]
-            if len(parts) > 1:
-                await self._split(batch, parts, None)
-            else:
-                request = request or self._request(batch.content, parts[0])
-                request.part = parts[0]
-                batch.requests = [request]
-                await self._send(batch, request, partial(self._end, batch))
+            await self._send_batch(batch)
         except asyncio.CancelledError:
             self._cancel_rest(batch)
             raise
@@ -220,6 +212,17 @@ class BatchSender:
             if span is not None:
                 span.end(_tally(batch.units))
             self.finish(batch)
+
+    async def _send_batch(self, batch: Batch) -> None:
+        request, calls = batch.request, batch.units
+        parts = split_calls(calls, self._sizes, batch.frame) if request is None else [BatchPart.of(calls)]
+        if len(parts) > 1:
+            await self._split(batch, parts, None)
+            return
+        request = request or self._request(batch.content, parts[0])
+        request.part = parts[0]
+        batch.requests = [request]
+        await self._send(batch, request, partial(self._end, batch))
 
     def _cancel_rest(self, batch: Batch) -> None:
         """End the users that a cancelled task leaves: the attempts so far tell their outcome."""

@@ -30,7 +30,7 @@ class Connection(RequestHandler):
     # Set by the server. The second is cancelled when the emulator closes, or the connection ends.
     guard: Guard
     lost: asyncio.Future[None]
-    arrived = 0
+    arrived: int = 0
     body: StreamReader = EMPTY_PAYLOAD
 
     def begin(self, body: StreamReader = EMPTY_PAYLOAD) -> None:

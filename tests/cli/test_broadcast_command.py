@@ -164,14 +164,14 @@ def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, se
     assert service.users() == dict.fromkeys(USERS, 2)
 
 
-def test_after_the_end_of_the_time_no_resume_is_advised(broadcast, command, service, monkeypatch):
+def test_after_the_end_of_the_time_no_second_push_is_advised(broadcast, command, service, monkeypatch):
     service.set_faults([Fault.reset_after(first=1)])
     broadcast()
     monkeypatch.setattr(stopping, "datetime", SimpleNamespace(now=lambda zone: datetime(2200, 1, 1, tzinfo=zone)))
     result = command("resume spring.run --on-unknown resend --not-after 2126-01-31T18:00+01:00")
     assert result.code == 3
-    assert "to push to the rest, --exclude this run and pass another --run; see: pushsdk docs" in result.err
-    assert "resume" not in result.err
+    assert "resume the run, or, if it was planned with --not-after, --exclude it and pass another --run; " in result.err
+    assert "--on-unknown" not in result.err
 
 
 def test_an_unfinished_plan_is_planned_again_but_not_resumed(broadcast, command, service, folder):
