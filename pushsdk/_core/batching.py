@@ -144,9 +144,9 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     request: Any = None
     """The request that was begun without a task. Set by the shell."""
     requests: Any = ()
-    """A list: the requests that tasks send, or are about to, between their attempts as well. Set by the shell."""
+    """A list: the requests that tasks are sending or about to send, also between their attempts. Set by the shell."""
     splitters: tuple[Any, ...] = ()
-    """Where the other users wait, those in a rejected request. Set by the shell."""
+    """The splitters, in which the users of a rejected request wait for their next one. Set by the shell."""
     has_slot: bool = False
     """True while the batch holds a slot that no request has taken over. Set by the shell."""
 
@@ -192,7 +192,7 @@ class Batches:
             taken = joinable.taken
             if taken is None:
                 taken = joinable.taken = {user for other in joinable.units for user in other.users}
-            for user in call.users:
+            for user in call.users:  # mostly one: cheaper than ``update``
                 taken.add(user)
             # Fewer distinct users than users: a user in the call is in the batch already.
             if len(taken) >= users:

@@ -108,6 +108,7 @@ def encode_content(
     if fields is None:
         return encoded, None
     custom = encode_custom_fields(fields)
+    # ``in`` would raise and drop an error in CPython.
     if warn and fields and encoded.find(b"{{") >= 0:
         warn_of_placeholders(_names_in(encoded), fields, "custom_fields has")
     return encoded, custom

@@ -256,7 +256,7 @@ class SendQueue:
     def _dispatch(self, batch: Batch) -> None:
         """Send the batch at once, or queue it for a slot: calls may join until it has one."""
         try:
-            # Without both, it has one call, which may have been cancelled since.
+            # A batch that neither waits nor was joined has one call, which may have been cancelled since.
             is_lone = (batch.entry or batch.taken) is None and not batch.units[0].future.done()
             if is_lone and self._limiter.try_acquire(batch.users):
                 self._backlog.leave(batch.users, batch.size)
