@@ -185,7 +185,7 @@ class Splitter(Generic[P]):
         """Replace each part that waits by ``left``, which may leave units out; a part without units goes."""
         for parts in (self._large, self._suspects, self._left_out):
             narrowed = [(left(part, verdict), verdict) for part, verdict in parts]
-            parts[:] = [(part, verdict) for part, verdict in narrowed if part.units]
+            parts[:] = [waiting for waiting in narrowed if waiting[0].units]
 
     def _bisect_large(self) -> None:
         """Bisect one part until a request is accepted, then all."""

@@ -237,7 +237,8 @@ class BatchSender:
         """End a request's calls that are short of time. Return False if no call is left."""
         earliest = self._sender.limiter.clock() + self._sender.limiter.needs()
         self._drop(request, lambda unit: unit.deadline < earliest)
-        request.failure = request.failure if request.part.units else Failure.NO_TIME
+        if not request.part.units:
+            request.failure = Failure.NO_TIME
         return request.failure is None
 
     def leave(self, batch: Batch, calls: Set[Call]) -> None:

@@ -78,9 +78,10 @@ def command_error(error: Exception) -> CommandError | None:
     refused = isinstance(error, (errors.AuthenticationError, errors.ConfigurationError))
     # A campaign without a readable uuid may exist, so creating it again may double it.
     unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, errors.UnexpectedResponseError)
+    text = text_of(error)
     if isinstance(error, errors.RunInUseError):
-        return CommandError(text_of(error), Exit.IN_USE)
+        return CommandError(text, Exit.IN_USE)
     # A run file that fails while requests are in flight leaves their users UNKNOWN: no usage error then.
     if not unknown and isinstance(error, (errors.ValidationError, errors.RunFileError)):
-        return usage_error(text_of(error))
-    return CommandError(text_of(error), Exit.CANNOT_RUN if refused else Exit.UNKNOWN if unknown else Exit.INCOMPLETE)
+        return usage_error(text)
+    return CommandError(text, Exit.CANNOT_RUN if refused else Exit.UNKNOWN if unknown else Exit.INCOMPLETE)

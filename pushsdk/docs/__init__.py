@@ -44,10 +44,10 @@ def anchor(heading: str) -> str:
 def sections(page: str) -> dict[str, str]:
     """Return the sections by anchor, each with the sections in it."""
     found = re.findall(r"(?ms)^(?=((##+) ([^\n]+)\n.*?\n(?=\n(?!\2#)##|\Z)))", page)
-    sections: dict[str, str] = {}
+    by_anchor: dict[str, str] = {}
     for text, _, heading in found:
-        sections.setdefault(anchor(heading), text)
-    return sections
+        by_anchor.setdefault(anchor(heading), text)
+    return by_anchor
 
 
 def summary(page: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Mapping
+from typing import cast
 
 import msgspec
 from aiohttp import web
@@ -48,6 +49,11 @@ class Connection(RequestHandler):
             abort(self)
 
 
+def connection_of(request: web.BaseRequest) -> Connection:
+    """Return the connection that a request came on: the server makes no other kind."""
+    return cast(Connection, request.protocol)
+
+
 def json_response(status: int, value: object, headers: Mapping[str, str] | None = None) -> web.Response:
     """Return a JSON response with this value."""
     body = msgspec.json.encode(value)
@@ -80,7 +86,7 @@ async def read_body(request: web.BaseRequest, guard: Guard) -> bytes:
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {_BODY_SECONDS:g} s") from None
     finally:
-        request.protocol.begin()  # type: ignore[attr-defined]
+        connection_of(request).begin()
     return bytes(body)
 
 

@@ -21,7 +21,7 @@ from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.guard import HOST, PREFIX, Guard
-from pushsdk.emulator.http_io import Connection
+from pushsdk.emulator.http_io import Connection, connection_of
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
@@ -86,7 +86,7 @@ class Server(web.Server):
         return Connection(self, loop=self._loop, **self._kwargs)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        request.protocol.begin(request.content)  # type: ignore[attr-defined]
+        connection_of(request).begin(request.content)
         if request.path.startswith(ROOT):
             return await self._control.handle(request)
         # All other requests are for the service, whose 404 lists its paths.

@@ -18,7 +18,7 @@ from pushsdk._core.models import MobilePush
 from pushsdk._core.words import count as counted
 from pushsdk.emulator.faults import Fault, headers_of
 from pushsdk.emulator.guard import ENDPOINTS, Guard, Refused
-from pushsdk.emulator.http_io import abort, cut, json_response, read_body, refuse
+from pushsdk.emulator.http_io import abort, connection_of, cut, json_response, read_body, refuse
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import Limiter
 from pushsdk.emulator.shapes import Unreadable, check_strictly, read_campaign, read_push
@@ -66,7 +66,7 @@ class PushService:
 
     def end_of(self, request: web.BaseRequest) -> asyncio.Future[None]:
         """Return a future that is done when the client disconnects or the emulator closes."""
-        return request.protocol.lost  # type: ignore[attr-defined, no-any-return]
+        return connection_of(request).lost
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; accept the request at most once, and only if its body arrived completely."""
