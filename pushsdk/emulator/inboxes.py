@@ -1,12 +1,10 @@
-"""The state of each inbox while the service runs: fault rules, limits, and the event log."""
+"""The state of each inbox while the service runs: fault rules, limits, and the changes that streams tell."""
 
 import threading
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import Counter
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
 
 from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.guard import Refused
@@ -15,37 +13,9 @@ from pushsdk.emulator.store.queries import ALL_INBOXES, InboxRef, Store
 from pushsdk.emulator.store.records import InboxView, RequestRecord
 
 Kind = Literal["request", "deleted", "faults", "limits", "reset"]
+Changes = dict[Kind, tuple[int, int | None]]
+"""For each kind, the number of changes, and the id in the last one."""
 _MAX_INBOXES = 10_000
-_MAX_EVENTS = 1000  # a reader further behind reads the lists again
-
-
-class Event(Struct, frozen=True):
-    """A change in the request ``id``."""
-
-    mark: int
-    kind: Kind
-    id: int = 0
-
-
-class EventLog:
-    """The newest events in one inbox, numbered by their marks. Any thread may publish, for example a test thread."""
-
-    def __init__(self) -> None:
-        self.mark: int = 0  # the newest event's mark, 0 before the first; set by publish
-        self._lock = threading.Lock()  # guards mark and _events together
-        self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
-
-    def publish(self, kind: Kind, *, id: int = 0) -> None:  # noqa: A002 - the field's name
-        """Add an event. Readers look for new ones by themselves."""
-        with self._lock:
-            self.mark += 1
-            self._events.append(Event(self.mark, kind, id))
-
-    def since(self, mark: int) -> tuple[int, Sequence[Event] | None]:
-        """Return the newest mark, and the events after this one, oldest first; None if some were dropped."""
-        with self._lock:
-            dropped = mark < self.mark - len(self._events)
-            return self.mark, None if dropped else [event for event in self._events if event.mark > mark]
 
 
 class InboxState:
@@ -56,17 +26,24 @@ class InboxState:
         self.rules: Rules = rules
         self.own_rules: bool = False  # False while the rules are the emulator's; set by set_rules
         self.limiter: Limiter = Limiter(limits)
-        self.events: EventLog = EventLog()
+        self._lock = threading.Lock()  # held by publish
+        self.changes: Changes = {}  # set by publish
+
+    def publish(self, kind: Kind, *, id: int | None = None) -> None:  # noqa: A002 - the field's name
+        """Count a change. Streams look for changes by themselves. Any thread may publish, for example a test thread."""
+        with self._lock:
+            number, _ = self.changes.get(kind, (0, None))
+            self.changes[kind] = number + 1, id
 
     def set_rules(self, rules: Rules, *, own: bool = True) -> None:
         """Replace the fault rules, for requests decided from now on."""
         self.rules, self.own_rules = rules, own
-        self.events.publish("faults")
+        self.publish("faults")
 
     def set_limits(self, limits: ServiceLimits) -> None:
         """Replace the limits; rate and quota start again."""
         self.limiter = Limiter(limits)
-        self.events.publish("limits")
+        self.publish("limits")
 
 
 class Inboxes:
@@ -130,13 +107,13 @@ class Inboxes:
             self._by_id[inbox.ref.id] = inbox
             inbox.limiter = Limiter(inbox.limiter.limits)
             inbox.rules = inbox.rules.restarted()
-        inbox.events.publish("reset")
+        inbox.publish("reset")
 
     def publish_request(self, record: RequestRecord) -> None:
         """Publish a stored request to its inbox."""
         if (state := self._by_id.get(record.inbox)) is not None:
-            state.events.publish("request", id=record.id)
-            self.all.events.publish("request", id=record.id)
+            state.publish("request")
+            self.all.publish("request")
 
     def _state(self, ref: InboxRef) -> InboxState:
         if ref.id not in self._by_id:

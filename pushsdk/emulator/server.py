@@ -181,7 +181,7 @@ class Inbox(Accepted):
     @property
     def changes(self) -> int:
         """The number of changes in this inbox: requests, deletions, faults, limits."""
-        return self._state.events.mark
+        return sum(number for number, _ in tuple(self._state.changes.values()))
 
     @property
     def faults(self) -> Sequence[Fault]:

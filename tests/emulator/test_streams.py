@@ -34,7 +34,7 @@ async def test_a_stream_sends_every_kind_of_change_from_now_on(running):
     [
         (1000, ["bob"], ["ann", "bob", "eve"]),
         (1, ["bob"], ["bob", "eve"]),
-        (1000, [f"u{number}" for number in range(9)], ["ann", "resync", "eve"]),
+        (1000, [f"u{number}" for number in range(9)], ["resync", "eve"]),
     ],
     ids=["a request is sent once", "a deleted one is left out", "more than a burst are one resync"],
 )
@@ -74,8 +74,8 @@ async def test_a_quiet_stream_sends_heartbeats_and_then_events(wire, monkeypatch
         assert line == "event: request"
 
 
-async def test_a_stalled_reader_delays_no_other_and_is_bounded(wire, emulator):
-    """Writing stops when the socket is full; the dropped events are then a resync."""
+async def test_a_stalled_reader_delays_no_other_and_is_bounded(wire):
+    """Writing stops when the socket is full; the requests that come meanwhile are then a resync."""
     message = {"title": {f"l{number}": "x" * 300 for number in range(50)}}
     count, before = 1000, asyncio.all_tasks()  # with over 15 KB each: more than two sockets hold
     async with wire.events() as stalled, wire.events(), wire.events() as other:
@@ -84,9 +84,6 @@ async def test_a_stalled_reader_delays_no_other_and_is_bounded(wire, emulator):
             await asyncio.gather(*(wire.send({"userIds": ["ann"], "message": message}) for _ in range(40)))
             while (newest := await other.next()).event != "request" or newest.data["id"] < number:
                 pass
-        for _ in range(1200):
-            emulator.inbox().set_faults([])
-        await other.until("resync")
         *sent, _ = await stalled.until("resync")
         assert 0 < len(sent) < count
     await until(lambda: asyncio.all_tasks() <= before)

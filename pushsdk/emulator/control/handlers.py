@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -19,19 +19,19 @@ from pushsdk.emulator.control.routes import route
 from pushsdk.emulator.faults import PRESETS, Preset, Rules, preset
 from pushsdk.emulator.guard import PREFIX, Guard, Refused
 from pushsdk.emulator.http_io import PRIVATE, json_response, read_body, refuse
-from pushsdk.emulator.inboxes import Event, InboxState
+from pushsdk.emulator.inboxes import Changes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
 from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import NO_BOUND, Store
-from pushsdk.emulator.store.records import InboxView, RequestSummary, Unmatched, UserCount
+from pushsdk.emulator.store.records import InboxView, Unmatched, UserCount
 from pushsdk.emulator.store.search import Search, parse
 
 _MAX_EXPORT = 1000  # requests in a download
 _MAX_BODIES = 16 * 1024 * 1024  # bytes read to show one user's pushes
 _LOOK_INTERVAL = 0.1  # seconds until a stream looks for new events: a page draws no faster
 _QUIET_LOOKS = 150  # without an event, until a stream sends a heartbeat
-_MAX_BURST = 50  # requests in one stream write; for more the reader has to read the list
+_MAX_BURST = 50  # requests in one look of a stream; for more the reader has to read the list
 
 
 class Control:
@@ -236,7 +236,7 @@ class Control:
 
     def _delete(self, inbox: InboxState, search: Search, only: int | None) -> views.DeleteResult:
         deleted = self._store.delete(inbox.ref, search, only=only)
-        inbox.events.publish("deleted", id=only or 0)
+        inbox.publish("deleted", id=only)
         return views.DeleteResult(deleted)
 
     # Events
@@ -244,45 +244,33 @@ class Control:
     @route("GET", "/events", over_all=True)
     async def get_events(self, request: web.BaseRequest, inbox: InboxState) -> web.StreamResponse:
         """Send changes as server-sent events, until the client disconnects or the service closes."""
-        # After each hello the client reads the lists; every later change is an event. A resync replaces events that
+        # After each hello the client reads the lists; every later change is an event. A resync replaces requests that
         # were too many: the client reads the lists again.
         end = self._service.end_of(request)
         response = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream"})
         with suppress(ConnectionError):  # the client disconnected
             await response.prepare(request)
-            mark, quiet = inbox.events.mark, 0
+            seen, quiet = dict(inbox.changes), 0
+            newest, _ = await self._new_requests(inbox, 0)
             frames = _frame("hello", {})
             while not end.done():
                 if frames or quiet == _QUIET_LOOKS:
                     await response.write(frames or b": heartbeat\n\n")
-                    quiet = 0
+                    frames, quiet = b"", 0
                 await asyncio.wait((end,), timeout=_LOOK_INTERVAL)
                 quiet += 1
-                mark, events = inbox.events.since(mark)
-                frames = await self._frames(inbox, events)
+                if inbox.changes != seen:
+                    before, seen = seen, dict(inbox.changes)
+                    newest, frames = await self._new_requests(inbox, newest)
+                    frames += b"".join(_other_changes(before, seen))
         return response
 
-    async def _frames(self, inbox: InboxState, events: Sequence[Event] | None) -> bytes:
-        if events is None:
-            return _frame("resync", {})
-        requests = await self._new_requests(inbox, events)
-        if len(requests) > _MAX_BURST:
-            return _frame("resync", {})
-        frames = [_frame("request", request) for request in requests]
-        others = dict.fromkeys(
-            _frame(event.kind, {"id": event.id or None}) for event in events if event.kind != "request"
-        )
-        return b"".join((*frames, *others))
-
-    async def _new_requests(self, inbox: InboxState, events: Sequence[Event]) -> list[RequestSummary]:
-        """Return the requests in these events that are still stored, up to one over the burst."""
-        ids = [event.id for event in events if event.kind == "request"]
-        if not ids:
-            return []
-        after, before = ids[0] - 1, ids[-1] + 1
-        return await asyncio.to_thread(
-            self._store.requests, inbox.ref, after=after, before=before, limit=_MAX_BURST + 1, forward=True
-        )
+    async def _new_requests(self, inbox: InboxState, after: int) -> tuple[int, bytes]:
+        """Return the newest id, and the frames for the requests after an id, as far as they are still stored."""
+        requests = await asyncio.to_thread(self._store.requests, inbox.ref, after=after, limit=_MAX_BURST + 1)
+        frames = [_frame("request", request) for request in reversed(requests)]
+        newest = max([after, *(request.id for request in requests)])
+        return newest, b"".join(frames) if len(frames) <= _MAX_BURST else _frame("resync", {})
 
     # Faults and limits
 
@@ -312,7 +300,7 @@ class Control:
         """Switch a rule on or off."""
         with _refused(404):
             inbox.rules.enable(name, body.enabled)
-        inbox.events.publish("faults")
+        inbox.publish("faults")
         return views.faults(inbox.rules)
 
     @route("GET", "/limits")
@@ -352,6 +340,14 @@ def _refused(status: int) -> Iterator[None]:
         yield
     except ValueError as error:
         raise Refused(status, str(error)) from None
+
+
+def _other_changes(before: Changes, now: Changes) -> Iterator[bytes]:
+    """Yield a frame for each kind of change but requests, with the id if there was one change."""
+    for kind, (number, last) in now.items():
+        known, _ = before.get(kind, (0, None))
+        if kind != "request" and number > known:
+            yield _frame(kind, {"id": last if number == known + 1 else None})
 
 
 def _frame(event: str, data: object) -> bytes:
