@@ -8,6 +8,7 @@ term counts as a word, a term without a value is ignored.
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from msgspec import Struct
@@ -45,7 +46,7 @@ def parse(line: str) -> Search:
     """Parse a search line. Characters beyond 2,000 and terms beyond 50 are ignored."""
     # SQLite refuses lone surrogates, which a broken address bar can send.
     text = line[:_MAX_LINE].encode("utf-8", "replace").decode()
-    terms = [match for match in _TERM.finditer(text) if match[0]]
+    terms = list(filter(itemgetter(0), _TERM.finditer(text)))
     partial = len(line) > _MAX_LINE or len(terms) > _MAX_TERMS
     groups: dict[object, list[_Condition]] = {}  # alternatives by subject
     for term in terms[:_MAX_TERMS]:
@@ -53,8 +54,8 @@ def parse(line: str) -> Search:
         if not value and prefix in _NEED_VALUES:
             partial = True
         else:
-            condition = _condition(prefix, value, term)
-            groups.setdefault(condition.subject, []).append(condition)
+            condition = _condition(prefix, value, term[1])
+            groups.setdefault(condition.subject or term, []).append(condition)
     names_fate = not groups.keys().isdisjoint(("fate", "status"))
     sql, values = _joined(groups.values())
     return Search(condition=sql, values=values, partial=partial, names_fate=names_fate)
@@ -68,15 +69,15 @@ def misread(line: str) -> str | None:
 def _is_misread(term: re.Match[str]) -> bool:
     value, reader = _value(term), _READERS.get((term[1] or "").lower())
     is_unclosed = term[2] is not None and term.end() == term.end(2)
-    return is_unclosed or (reader is not None and value != "" and reader(value, term) is None)
+    return is_unclosed or (reader is not None and value != "" and reader(value) is None)
 
 
 class _Condition(Struct, frozen=True):
     """The condition for a term and its values; the conditions with the same subject are alternatives."""
 
-    subject: object
     sql: str
     values: Sequence[str | int] = ()
+    subject: str | None = None
 
 
 def _joined(groups: Iterable[Sequence[_Condition]]) -> tuple[str, tuple[str | int, ...]]:
@@ -92,39 +93,39 @@ def _value(term: re.Match[str]) -> str:
     return term[3] if term[2] is None else re.sub(r'\\(["\\])', r"\1", term[2])
 
 
-def _condition(prefix: str, value: str, term: re.Match[str]) -> _Condition:
-    if (reader := _READERS.get(prefix)) and (condition := reader(value, term)):
+def _condition(prefix: str, value: str, written: str | None) -> _Condition:
+    if (reader := _READERS.get(prefix)) and (condition := reader(value)):
         return condition
-    word = value if term[1] is None else f"{term[1]}:{value}"
-    return _Condition(term, " OR ".join(_WORD.values()), [*[word.casefold()] * 2, *user_key(word), word])
+    word = value if written is None else f"{written}:{value}"
+    return _Condition(" OR ".join(_WORD.values()), [*[word.casefold()] * 2, *user_key(word), word])
 
 
-def _group(value: str, term: object) -> _Condition | None:
-    return _Condition(term, 'requests."group" = CAST(? AS INTEGER)', [value]) if value.isdecimal() else None
+def _group(value: str) -> _Condition | None:
+    return _Condition('requests."group" = CAST(? AS INTEGER)', [value]) if value.isdecimal() else None
 
 
-def _is(value: str, _term: object) -> _Condition | None:
+def _is(value: str) -> _Condition | None:
     name = value.lower()
     subject = "kind" if name in ("push", "campaign") else "fate"
-    return _Condition(subject, _IS[name]) if name in _IS else None
+    return _Condition(_IS[name], subject=subject) if name in _IS else None
 
 
-def _status(value: str, _term: object) -> _Condition | None:
+def _status(value: str) -> _Condition | None:
     if value.lower() == "none":
-        return _Condition("status", "requests.status IS NULL")
+        return _Condition("requests.status IS NULL", subject="status")
     if (status := _STATUS.fullmatch(value.lower())) is None:
         return None
     lowest = int(status[1] or f"{status[2]}00")
-    return _Condition("status", "requests.status BETWEEN ? AND ?", [lowest, lowest if status[1] else lowest + 99])
+    return _Condition("requests.status BETWEEN ? AND ?", [lowest, lowest if status[1] else lowest + 99], "status")
 
 
 # The condition for a term by its prefix; without a prefix, or with None, the term is a word.
-_READERS: dict[str, Callable[[str, object], _Condition | None]] = {
-    "title": lambda value, term: _Condition(term, _WORD["title"], [value.casefold()]),
-    "body": lambda value, term: _Condition(term, _WORD["body"], [value.casefold()]),
-    "lang": lambda value, term: _Condition(term, _TERMS["lang"], [f" {value.casefold()}{end}" for end in " -_"]),
-    "campaign": lambda value, term: _Condition(term, _TERMS["campaign"], [value.lower()]),
-    "user": lambda value, term: _Condition(term, _WORD["user"], [*user_key(value), value]),
+_READERS: dict[str, Callable[[str], _Condition | None]] = {
+    "title": lambda value: _Condition(_WORD["title"], [value.casefold()]),
+    "body": lambda value: _Condition(_WORD["body"], [value.casefold()]),
+    "lang": lambda value: _Condition(_TERMS["lang"], [f" {value.casefold()}{end}" for end in " -_"]),
+    "campaign": lambda value: _Condition(_TERMS["campaign"], [value.lower()]),
+    "user": lambda value: _Condition(_WORD["user"], [*user_key(value), value]),
     "group": _group,
     "is": _is,
     "status": _status,
