@@ -76,7 +76,7 @@ class Distinct(AbstractContextManager["Distinct"]):
     def add(self, items: Sequence[Any]) -> list[list[Any]]:
         """Add a batch and return its items whose ids are new, as none or one batch."""
         fresh = _without(self._first(items), self._seen)
-        self.duplicates += len(items) - len(fresh)
+        self.duplicates += len(items)
         if self._spills is not None:
             columns = _BLOAT * len(_encode(list(fresh.values()))) if self._rows else 0
             self._spills[0].add(fresh, _size_of(fresh) + columns)
@@ -86,24 +86,15 @@ class Distinct(AbstractContextManager["Distinct"]):
         return left
 
     def finish(self) -> Iterator[list[Any]]:
-        """Yield the rest in batches, in no particular order. Call it once, after all calls of ``add``."""
+        """Yield the rest in batches, in no particular order. Call it once, after all calls to ``add``."""
         if self._spills is None:
             return
         self._seen = set()  # no id on disk is in it
         spill, excluded = self._spills
-        self.duplicates += spill.items
-        size, decode = (ROWS, _decode_rows) if self._rows else (BATCH, _decode_ids)
-        # Parts are small unless there are many ids: a batch may hold several parts.
-        items: list[Any] = []
+        decode = _decode_rows if self._rows else _decode_ids
         for blocks, ids in zip(spill.parts(), excluded.parts(), strict=True):
             fresh = self._first(itertools.chain.from_iterable(map(decode, blocks)))
-            self.duplicates -= len(fresh)
-            items += itertools.chain(*self._left(fresh, set().union(*map(_decode_ids, ids))))
-            while len(items) >= size:
-                yield items[:size]
-                del items[:size]
-        if items:
-            yield items
+            yield from self._left(fresh, set().union(*map(_decode_ids, ids)))
 
     def _keep(self, ids: Collection[str], known: set[str]) -> None:
         known.update(ids)
@@ -115,7 +106,8 @@ class Distinct(AbstractContextManager["Distinct"]):
             self.exclude(list(excluded))
 
     def _left(self, fresh: dict[str, Any], excluded: set[str]) -> list[list[Any]]:
-        """Return the items that are not excluded, as none or one batch."""
+        """Count items as no duplicates. Return the items that are not excluded, as none or one batch."""
+        self.duplicates -= len(fresh)
         left = _without(fresh, excluded)
         self.excluded += len(fresh) - len(left)
         return [list(left.values())] if left else []
@@ -148,8 +140,6 @@ class _Spill:
         with _on_disk():
             self._file = tempfile.TemporaryFile(prefix="pushsdk-")  # noqa: SIM115 # closed by close()
         self._end = 0
-        self.items = 0
-        """Number of items added."""
         # Per part: the items that are not written, and the offset and length of each block in the file, in turn.
         self._waiting: list[list[Any]] = [[] for _ in range(PARTS)]
         self._blocks = [array("Q") for _ in range(PARTS)]
@@ -163,7 +153,6 @@ class _Spill:
         waiting = self._waiting
         for user, item in items.items():
             waiting[hash(user) % PARTS].append(item)
-        self.items += len(items)
         self._pending += size
         if self._pending >= self._room:
             self._write()
