@@ -9,7 +9,7 @@ from stat import S_ISREG
 
 from msgspec import Struct
 
-from pushsdk._io.files import database_objection
+from pushsdk._io.files import database_objection, write_new
 
 
 class FileFormat(Struct, frozen=True):
@@ -38,7 +38,7 @@ def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Co
     or is writable by other users. Raises OSError and sqlite3.Error too.
     """
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        write_new(path, b"", durable=False)
     opened = os.lstat(path)
     if not S_ISREG(opened.st_mode):
         raise FileRefused("it is a folder, a link or a device")

@@ -153,15 +153,14 @@ def shown_types(db: Connection, view: str = VIEW) -> dict[str, str]:
     return dict(db.execute(columns, [view]).fetchall())
 
 
-def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str = "{primary_key}") -> str:
+def id_expression(name: str, key: str, types: Mapping[str, str]) -> str:
     """Return the SQL that turns the column ``key`` of the source ``name`` into text.
 
-    ``option`` is the argument that names the column, for an error. Raises ValidationError if there is no such column,
-    or if its type can't hold ids.
+    Raises ValidationError if there is no such column, or if its type can't hold ids.
     """
     kind = types.get(key)
     if kind is None:
-        raise missing_column(name, key, list(types), option=option)
+        raise missing_column(name, key, list(types))
     if sql := _sql_by_type(_ID_SQL, kind, key):
         return sql
     fix = _sql_by_type(_ID_FIXES, kind, key) or "is this the right column?"
@@ -172,18 +171,9 @@ def id_expression(name: str, key: str, types: Mapping[str, str], *, option: str 
 
 
 def id_columns(id_sql: str, key: str) -> str:
-    """Return the SQL for the columns that ``first_bad_id`` reads: number, id, and the id's type if that is JSON."""
+    """Return the SQL for each row's number, its id, and the id's type if that is JSON."""
     kind = f"json_type({quoted(key)})" if "json_type" in id_sql else "NULL"
     return f"row_number() OVER () AS number, {id_sql} AS id, {kind} AS kind"
-
-
-def first_bad_id(db: Connection, source: str, key: str) -> str | None:
-    """Return the number of the first ``source`` row without an id, and the reason; None if all rows have one."""
-    rows = f"SELECT number, id IS NULL, kind FROM {source} WHERE id IS NULL OR id = '' ORDER BY number LIMIT 1"
-    for number, missing, kind in db.execute(rows).fetchall():
-        null = "NULL" if kind in (None, "NULL") else f"JSON of type {kind}: a text or an integer is needed"
-        return f"row {number}: {printable(key, 60)} is {null if missing else 'empty'}"
-    return None
 
 
 class ValueColumns:
@@ -320,12 +310,15 @@ class DuckdbSource(ABC):
             yield rows
 
     def _bad_id(self, db: Connection, id_sql: str) -> ValidationError:
-        rows = f"(SELECT {id_columns(id_sql, self._key)} FROM {VIEW})"
+        rows, key = f"(SELECT {id_columns(id_sql, self._key)} FROM {VIEW})", printable(self._key, 60)
+        first = f"SELECT number, id IS NULL, kind FROM {rows} WHERE id IS NULL OR id = '' ORDER BY number LIMIT 1"
         for part in self._parts(db):
-            if problem := first_bad_id(db, rows, self._key):
-                return ValidationError(f"{printable(part)}, {problem}")
+            for number, missing, kind in db.execute(first).fetchall():
+                null = "NULL" if kind in (None, "NULL") else f"JSON of type {kind}: a text or an integer is needed"
+                problem = null if missing else "empty"
+                return ValidationError(f"{printable(part)}, row {number}: {key} is {problem}")
         # The query's result was another one this time.
-        return ValidationError(f"{printable(self._name)}: {printable(self._key, 60)} is NULL or empty in a row")
+        return ValidationError(f"{printable(self._name)}: {key} is NULL or empty in a row")
 
 
 class ParquetFiles(DuckdbSource):

@@ -225,7 +225,7 @@ async def _send(
         tell(f"nothing was sent: {_why_nothing(journal.outcomes()[Outcome.UNKNOWN])}")
     started, observer = engine.loop.time(), engine.sender.observer
     accepted = journal.states.count(UserState.ACCEPTED)
-    engine.work.runs.add(pipeline)
+    engine.work.runs.add(pipeline.stopping)
     watched = None if observer is None else observer.run(journal.users, journal.chunks)
     try:
         with engine.work.including(pipeline):
@@ -235,7 +235,7 @@ async def _send(
         error.add_note(f"pushsdk: the users of the cancelled run are {users}; {_how_to_continue(settings.path)}")
         raise
     finally:
-        engine.work.runs.discard(pipeline)
+        engine.work.runs.discard(pipeline.stopping)
         if watched is not None:
             watched.end(journal.outcomes())
     report, shows = report_of(journal, run=settings.path), engine.settings.show_answers

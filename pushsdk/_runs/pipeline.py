@@ -24,7 +24,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._io.file_names import AnyPath
 from pushsdk._io.sender import guarded
 from pushsdk._runs.log import RunFileLog
-from pushsdk._runs.plan import ChunkRequest, Notes, StopCause, StopReason, UserRange
+from pushsdk._runs.plan import ChunkRequest, Notes, StopReason, UserRange
 from pushsdk._runs.progress import OnProgress, Pace
 from pushsdk._runs.run_file.file import filled_in, run_path
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
@@ -83,6 +83,8 @@ class Pipeline:
             varied=journal.header.message is None,
             resends=settings.on_unknown == "resend",
         )
+        #: Ends the run early.
+        self.stopping = self._sender.stopping
         self._sender.answers.update(journal.notes.answers)
         self._sender.message.accepted = journal.states.count(UserState.ACCEPTED) > 0
         # Users with an unknown outcome come last. Listed now: those who become UNKNOWN during this run are not resent.
@@ -104,20 +106,12 @@ class Pipeline:
         # The error that reading the plan raised. Set by ``_worker``.
         self._read_error: RunFileError | None = None
 
-    @property
-    def stop_reason(self) -> StopReason | None:
-        """The reason for an early end; None so far, or if all was sent."""
-        return self._sender.stopping.reason
-
-    def stop(self, by: StopCause, reason: str) -> None:
-        self._sender.stopping.stop(by, reason)
-
     async def run(self) -> None:
         """Send until the run is complete or stopped. Raise RunFileError if the run file can't be read or written."""
         self._log.give_up_claims()
         self._log_phase("begins")
         self._tick()
-        helpers = [self._loop.create_task(self._sender.stopping.tick(self._tick))]
+        helpers = [self._loop.create_task(self.stopping.tick(self._tick))]
         if self._settings.stop is not None:
             helpers.append(self._loop.create_task(self._await_stop(self._settings.stop)))
         try:
@@ -141,18 +135,18 @@ class Pipeline:
         await self._log.flush()
         reason = self._name_asker()
         if reason is None and self._is_limited:
-            self.stop("limit", "the limit is reached: resume for the rest")
+            self.stopping.stop("limit", "the limit is reached: resume for the rest")
         elif not any(map(self._journal.states.count, states)):
-            self._sender.stopping.reason = None  # the run is complete all the same
+            self.stopping.reason = None  # the run is complete all the same
         elif reason is not None and reason.by == "not_after":
             for positions in self._journal.ranges(PENDING):
                 self._log.settle(positions, UserStatus(UserState.PENDING, reason=reason.reason))
 
     def _name_asker(self) -> StopReason | None:
         """Name who left a stop mark: while a thread or another program had the file, nobody could read it."""
-        reason, by = self.stop_reason, self._log.stopped_by()
+        reason, by = self.stopping.reason, self._log.stopped_by()
         if by is not None and reason is not None and reason.by == "asked":
-            reason = self._sender.stopping.reason = StopReason("asked", f"{by} stopped it")
+            reason = self.stopping.reason = StopReason("asked", f"{by} stopped it")
         return reason
 
     async def _restrict(self) -> None:
@@ -195,7 +189,7 @@ class Pipeline:
         Raises BlockingIOError with the chunk's number, and keeps the request for later, if another program has the
         file.
         """
-        is_stopped = not self._sender.stopping.may_begin() or self._room() < 0
+        is_stopped = not self.stopping.may_begin() or self._room() < 0
         if is_stopped or (work := next(self._work, None)) is None:
             return None
         if self._left <= 0:
@@ -240,7 +234,7 @@ class Pipeline:
         except RunFileError as error:
             # Requests in flight can still complete. They are recorded if it was the plan that could not be read.
             self._read_error = error
-            self.stop("failure", "its run file can't be used")
+            self.stopping.stop("failure", "its run file can't be used")
         finally:
             limiter.run_requests -= 1
 
@@ -265,7 +259,7 @@ class Pipeline:
 
         steps = self._steps(waiter, go_on)
         try:
-            with self._sender.stopping.clock:
+            with self.stopping.clock:
                 attempt = next(steps)
                 await waiter
         except asyncio.CancelledError:
@@ -302,7 +296,7 @@ class Pipeline:
     def _retry_given_up(self) -> bool:
         """Queue the requests that were given up if the message was accepted for any user; otherwise reject them."""
         untried, self._untried = self._untried, []
-        if self.stop_reason is not None:
+        if self.stopping.reason is not None:
             return False
         if self._sender.message.accepted and self._journal.header.message is not None:
             self._left += sum([part.users for part, _ in untried])
@@ -315,16 +309,16 @@ class Pipeline:
 
     async def _await_stop(self, stop: asyncio.Event) -> None:
         await stop.wait()
-        self.stop("asked", "Ctrl-C, a signal or stop= ended it")
+        self.stopping.stop("asked", "Ctrl-C, a signal or stop= ended it")
 
     def _tick(self) -> None:
         self._report()
         self._note()
         if (by := self._log.stopped_by()) is not None:
-            self.stop("asked", f"{by} stopped it")
+            self.stopping.stop("asked", f"{by} stopped it")
 
     def _note(self, *, ended: float | None = None) -> None:
-        reason = None if ended is None else self.stop_reason
+        reason = None if ended is None else self.stopping.reason
         notes = Notes(self._sender.answers.copy(), self.ended or ended, reason)
         if notes != self._journal.notes:
             self._log.note(notes)
@@ -337,7 +331,7 @@ class Pipeline:
         stage = "waiting" if paused or self._sender.is_waiting else "sending"
         progress = self._pace.progress(
             now,
-            stage="stopping" if self.stop_reason else stage,
+            stage="stopping" if self.stopping.reason else stage,
             planned=self._journal.users,
             accepted=users(UserState.ACCEPTED),
             rejected=users(UserState.REJECTED),

@@ -134,7 +134,7 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> "list[ChunkRequest]":
         """Return the requests between these indexes. ``history`` is not kept: the journal has it."""
-        positions, ids = self.positions, Chunk(self.users, self.ids).user_ids()
+        positions, ids = self.positions, decode_user_ids(self.ids)
         return [
             ChunkRequest(
                 UserRange(positions.chunk, positions.start + start, positions.start + stop),

@@ -130,7 +130,7 @@ class ThreadedClaims(ClaimStore):
         # After a lost response the store has our token, so the next round replaces the claim.
         while not (written := self._write(put, ttl, condition)):
             stored, condition = self._read(put.key)
-            if stored is not None and not put.may_replace(stored):
+            if not put.may_replace(stored):
                 return stored
         self._written[put.key] = put.claim.token, written
         if len(self._written) > REMEMBERED:

@@ -33,7 +33,7 @@ class MemoryClaims(ClaimStore):
         with self._lock:
             for put in puts:
                 stored = self._find(put.key, now)
-                if stored is None or put.may_replace(stored):
+                if put.may_replace(stored):
                     self._claims[put.key] = put.claim, now + ttl
                     self._claims.move_to_end(put.key)
                     stored = None

@@ -101,7 +101,7 @@ class SqliteClaims(ClaimStore):
             now = time.time()
             for put in puts:
                 stored = _find(db, put.key, now)
-                if stored is None or put.may_replace(stored):
+                if put.may_replace(stored):
                     db.execute(_PUT, (put.key, put.claim.token, put.claim.record, now + ttl))
                     stored = None
                 answers.append(stored)

@@ -48,9 +48,9 @@ class Put(Guarded, msgspec.Struct, frozen=True, gc=False):
     claim: Claim
     expected: tuple[str, ...] = ()
 
-    def may_replace(self, stored: Claim) -> bool:
-        """Return True if the stored token belongs to the new claim or is an expected one."""
-        return stored.token == self.claim.token or stored.token in self.expected
+    def may_replace(self, stored: Claim | None) -> bool:
+        """Return True if nothing is stored, or if the stored token belongs to the new claim or is an expected one."""
+        return stored is None or stored.token in (self.claim.token, *self.expected)
 
 
 class ObjectStoreError(Exception):
@@ -82,7 +82,7 @@ class ClaimStore(ABC):
     async def put(self, puts: Sequence[Put], ttl: float) -> list[Claim | None]:
         """Make up to 1,000 writes of different keys. For each, return None if it was made, else the stored claim.
 
-        A write is made if no claim is stored, if the stored claim has expired, or if ``Put.may_replace`` is true. The
+        A write is made if ``Put.may_replace`` is true for the stored claim; one that has expired counts as none. The
         new claim expires after ``ttl`` seconds. Each write is atomic across processes, and durable when this returns.
         Accepting the same token again makes retries harmless: a server client that retries after a lost response finds
         its own claim.

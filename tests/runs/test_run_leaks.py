@@ -20,7 +20,7 @@ TEN = Batching(max_users=10)
 QUICK = RetryPolicy.safe(initial_delay=0.005, max_delay=0.02, throttle_delay=0.005)
 
 
-@pytest.fixture(params=[0o000, 0o777], ids=oct)
+@pytest.fixture(params=[0o000, 0o077], ids=oct)
 def mask(request):
     before = os.umask(request.param)
     yield request.param

@@ -21,7 +21,7 @@ from pushsdk._core.damage import is_filled
 from pushsdk._core.errors import Advice, RunFileError, RunInUseError
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.file_names import check_path
-from pushsdk._io.files import database_objection, is_locked, lock, sync_folder
+from pushsdk._io.files import database_objection, is_locked, lock, sync_folder, write_new
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import connect
 
@@ -148,14 +148,11 @@ class RunFilePath:
     def make(self) -> bool:
         """Create the file, empty and private. Return False if the path exists."""
         try:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            write_new(self.path, b"", durable=False)
         except FileExistsError:
             return False
         except OSError as error:
             raise run_file_error(self.path, f"it can't be created: {_message(error)}") from None
-        with suppress(OSError, AttributeError):  # the umask may have removed bits; not on Windows
-            os.fchmod(file, 0o600)
-        os.close(file)
         return True
 
     def clear(self) -> None:
