@@ -10,7 +10,7 @@ import os
 import re
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -130,11 +130,10 @@ _ID_FIXES = {
     r"STRUCT\(.*": "write {0}.field in a query, for the field that holds the id",
     "BLOB": "decode({0}) in a query, if all are UTF-8",
 }
-# The same for the value of another column. Dates and times are ISO 8601; some tools write NaN for NULL.
-_NESTED = r".*\[\d*\]|STRUCT\(.*|MAP\(.*|UNION\(.*|JSON|VARIANT|U?HUGEINT"
+# The same for the value of another column, as JSON takes it. Dates and times are ISO 8601; some tools write NaN for
+# NULL.
 _VALUE_SQL = {
-    _NESTED: "CAST(to_json({0}) AS VARCHAR)",
-    rf"VARCHAR|BOOLEAN|{_INTEGER}": "{0}",
+    rf"VARCHAR|BOOLEAN|{_INTEGER}|.*\[\d*\]|STRUCT\(.*|MAP\(.*|UNION\(.*|JSON|VARIANT": "{0}",
     r"FLOAT|DOUBLE": "CASE WHEN isnan({0}) THEN NULL ELSE {0} END",
     r"TIMESTAMP WITH TIME ZONE": "replace(CAST(make_timestamp(epoch_us({0})) AS VARCHAR), ' ', 'T') || 'Z'",
     r"TIMESTAMP(_S|_MS|_NS)?": "replace(CAST({0} AS VARCHAR), ' ', 'T')",
@@ -176,50 +175,6 @@ def id_columns(id_sql: str, key: str) -> str:
     return f"row_number() OVER () AS number, {id_sql} AS id, {kind} AS kind"
 
 
-class ValueColumns:
-    """The columns that are returned beside an id: the SQL to select them, and the values in a result."""
-
-    def __init__(self, name: str, types: Mapping[str, str], names: Sequence[str]) -> None:
-        self._name = name
-        self._names = names
-        self.sql = [self._expression(column, types[column]) for column in names]
-        """One expression for each of ``names``. Raises ValidationError for a column that JSON has no form for."""
-        self._nested = [column for column in names if _matches(_NESTED, types[column])]
-
-    def of(self, rows: Iterable[tuple[Any, ...]], first: int | None = None) -> list[Row]:
-        """Return the id and the columns that are not NULL.
-
-        ``first`` is the number of the first row, for an error. Raises ValidationError if a value is not valid JSON.
-        """
-        batch: list[Row] = []
-        for row in rows:
-            fields = dict(zip(self._names, row[1:], strict=True))
-            if None in row:
-                fields = {name: value for name, value in fields.items() if value is not None}
-            batch.append((row[0], fields))
-        if self._nested:
-            self._decode(batch, first)
-        return batch
-
-    def _decode(self, batch: list[Row], first: int | None) -> None:
-        for number, (_, fields) in enumerate(batch, first or 0):
-            for column in fields.keys() & self._nested:
-                try:
-                    fields[column] = sendable(msgspec.json.decode(fields[column]))
-                except (msgspec.DecodeError, RecursionError):
-                    place = f"{printable(self._name)}, row {number}" if first else printable(self._name)
-                    text = f"{place}: {printable(column, 60)} can't be written as JSON (a NaN in it?)"
-                    raise ValidationError(text) from None
-
-    def _expression(self, column: str, kind: str) -> str:
-        if sql := _sql_by_type(_VALUE_SQL, kind, column):
-            return sql
-        raise ValidationError(
-            f"{printable(self._name)}: column {printable(column, 60)} is of type {printable(kind, 60)}, which JSON has "
-            "no form for: leave it out, or turn it into a text, in a query"
-        )
-
-
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
@@ -229,11 +184,11 @@ def literal(text: str) -> str:
 
 
 def _sql_by_type(table: Mapping[str, str], kind: str, column: str) -> str | None:
-    return next((sql.format(quoted(column)) for pattern, sql in table.items() if _matches(pattern, kind)), None)
+    forms = (sql for pattern, sql in table.items() if re.fullmatch(pattern, kind, re.DOTALL))
+    return next((sql.format(quoted(column)) for sql in forms), None)
 
 
-def _matches(pattern: str, kind: str) -> bool:
-    return re.fullmatch(pattern, kind, re.DOTALL) is not None
+_decode_row = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def row_count(db: Connection) -> int:
@@ -280,9 +235,9 @@ class DuckdbSource(ABC):
         with self._opened() as db:
             types = shown_types(db)
             names = [name for name in types if name != self._key and (columns is None or name in columns)]
-            values = ValueColumns(self._name, types, names)
-            for rows in self._select(db, *values.sql, size=ROWS):
-                batch = values.of(rows, counts.read + 1)
+            fields = ", ".join([f"{literal(name)}, {self._value_sql(name, types[name])}" for name in names])
+            for rows in self._select(db, f"CAST(json_object({fields}) AS VARCHAR)", size=ROWS):
+                batch = [(user, self._fields(text, row)) for row, (user, text) in enumerate(rows, counts.read + 1)]
                 counts.read += len(rows)
                 yield batch
 
@@ -291,6 +246,22 @@ class DuckdbSource(ABC):
         ids = itertools.chain.from_iterable(self.ids(ReadCounts()))
         number = next((number for number, user in enumerate(ids, 1) if is_wanted(user)), 0)
         return f"{printable(self._name)}, row {number}, {printable(self._key, 60)}"
+
+    def _value_sql(self, column: str, kind: str) -> str:
+        if sql := _sql_by_type(_VALUE_SQL, kind, column):
+            return sql
+        raise ValidationError(
+            f"{printable(self._name)}: column {printable(column, 60)} is of type {printable(kind, 60)}, which JSON has "
+            "no form for: leave it out, or turn it into a text, in a query"
+        )
+
+    def _fields(self, text: str, row: int) -> dict[str, Any]:
+        """Return the columns that are not NULL. Raises ValidationError if their text is not valid JSON."""
+        try:
+            return {name: sendable(value) for name, value in _decode_row(text).items() if value is not None}
+        except (msgspec.DecodeError, RecursionError):
+            problem = "a column can't be written as JSON (a NaN in it?)"
+            raise ValidationError(f"{printable(self._name)}, row {row}: {problem}") from None
 
     @abstractmethod
     def _opened(self) -> AbstractContextManager[Connection]:

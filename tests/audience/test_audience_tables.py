@@ -205,7 +205,7 @@ def test_a_nan_in_a_list_is_refused_by_its_row():
     audience = Audience.query(
         "SELECT i AS user_id, [CASE WHEN i = 12000 THEN 'nan'::DOUBLE ELSE i END] AS it FROM range(20000) t(i)"
     )
-    with pytest.raises(ValidationError, match="the query, row 12001: it can't be written as JSON"):
+    with pytest.raises(ValidationError, match="the query, row 12001: a column can't be written as JSON"):
         rows_of(audience)
 
 
