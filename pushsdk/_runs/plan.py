@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -17,7 +17,7 @@ from pushsdk._core.user_states import UserStatus
 class Chunk(Guarded, msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One request in a plan. Its boundaries never change."""
 
-    users: int
+    users: Annotated[int, msgspec.Meta(ge=1, le=2**32)]
     ids: EncodedIds
     message: bytes | None = None
     """Set only in a run of kind "each"; None is the message in the run's header."""

@@ -13,7 +13,6 @@ from pushsdk._core.errors import RunFileError
 from pushsdk._core.outcome import Outcome
 from pushsdk._io import files
 from pushsdk._io.files import lock
-from pushsdk._runs.plan import Chunk
 from pushsdk._runs.run_file import file as runfile
 from pushsdk._runs.run_file.journal import Journal
 
@@ -171,12 +170,3 @@ def test_a_forked_child_drops_the_locks_of_its_parent(tmp_path, monkeypatch):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "a.run"
-
-
-@pytest.mark.parametrize("ids", [b'"a"', b"1,2"])
-def test_ids_that_contradict_the_plan_are_not_reported(path, ids):
-    journal = Journal.open_or_create(path, BROADCAST)
-    journal.add([Chunk(2, ids)])
-    with pytest.raises(RunFileError, match="damaged"):
-        list(journal.rows())
-    journal.close()

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 from zlib import crc32
 
 import msgspec
@@ -89,12 +89,6 @@ class StopMark(msgspec.Struct, frozen=True, array_like=True):
     at: float
     """Seconds since the epoch."""
     by: str
-
-
-class ChunkSize(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The beginning of a ``Chunk``: opening a run needs no more."""
-
-    users: Annotated[int, msgspec.Meta(ge=1, le=2**32)]
 
 
 class Journal:
@@ -279,7 +273,7 @@ class Journal:
         chunk, ids = -1, [""]
         for status, positions in self._runs(states):
             if positions.chunk != chunk:
-                chunk, ids = positions.chunk, self._ids(positions.chunk)
+                chunk, ids = positions.chunk, self.load(positions.chunk).user_ids()
             first, reason = self._offsets[chunk], reason_of(status, claimed=self._claimed)
             for user in ids[positions.start - first : positions.stop - first]:
                 yield Row(user, OUTCOMES[status.state], status.status, reason)
@@ -288,8 +282,9 @@ class Journal:
         """Yield the rows for these users in plan order. Searches bytes, and decodes only the chunks that have them."""
         encoded = [*map(encode_user_id, users)]
         for chunk in range(self.chunks):
-            if any(map(self.load(chunk).ids.__contains__, encoded)):
-                for position, user in enumerate(self._ids(chunk), self._offsets[chunk]):
+            planned = self.load(chunk)
+            if any(map(planned.ids.__contains__, encoded)):
+                for position, user in enumerate(planned.user_ids(), self._offsets[chunk]):
                     if user in users:
                         status = self.states.at(position)
                         yield Row(user, OUTCOMES[status.state], status.status, reason_of(status, claimed=self._claimed))
@@ -350,7 +345,7 @@ class Journal:
             for first, *row in rows:
                 if first != self.chunks:
                     raise Damaged
-                self._extend([chunk.users for chunk in _decode(_SIZES, row, first)])
+                self._extend([chunk.users for chunk in _decode(_CHUNKS, row, first)])
                 self._digest.update(b"%d," % row[1])
         if seal is not None:
             if seal != Seal(self.chunks, self.users, seal.duplicates, self._digest.digest(), seal.excluded):
@@ -390,14 +385,6 @@ class Journal:
                     return first, chunks
         raise self._file.damaged()
 
-    def _ids(self, number: int) -> list[str]:
-        chunk = self.load(number)
-        with suppress(msgspec.MsgspecError):
-            ids = chunk.user_ids()
-            if len(ids) == chunk.users:
-                return ids
-        raise self._file.damaged()
-
 
 def ask_to_stop(path: Path, by: str) -> None:
     """Ask the process that sends a run to stop. Raises RunFileError if there is none."""
@@ -412,7 +399,6 @@ _encoder = msgspec.msgpack.Encoder()
 _META = msgspec.msgpack.Decoder(Meta)
 _NOTES = msgspec.msgpack.Decoder(Notes)
 _MARK = msgspec.msgpack.Decoder(StopMark)
-_SIZES = msgspec.msgpack.Decoder(list[ChunkSize])
 _CHUNKS = msgspec.msgpack.Decoder(list[Chunk])
 _EVENTS = msgspec.msgpack.Decoder(list[Event])
 
