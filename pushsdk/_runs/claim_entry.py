@@ -159,16 +159,17 @@ class ClaimEntry(msgspec.Struct, eq=False):
             self._own.set(start, stop, self._claimed._replace(resent=resent))
             self.sending_until = max(self.sending_until, request.sending_until)
 
-    def stored(self) -> None:
-        assert self._unconfirmed is not None  # noqa: S101 - set by ``prepare``
-        self._tokens, self._unconfirmed, self.failures = (self._unconfirmed.token,), None, 0
-        self._finish(None)
+    def answered(self, stored: Claim | None) -> bool:
+        """Note that the write was made, or which other claim the store holds.
 
-    def refused(self, stored: Claim) -> bool:
-        """Note that the store holds another claim. Return False if outcomes from this process can't be recorded.
-
-        For example a rejection, after an operator has settled the users as accepted.
+        Return False if outcomes from this process can't be recorded: for example a rejection, after an operator has
+        settled the users as accepted.
         """
+        if stored is None:
+            assert self._unconfirmed is not None  # noqa: S101 - set by ``prepare``
+            self._tokens, self._unconfirmed, self.failures = (self._unconfirmed.token,), None, 0
+            self._finish(None)
+            return True
         self._release(self._in_write)
         # The store holds nothing from this process. An unreadable or foreign claim is never replaced.
         self._tokens, self._unconfirmed, self.failures = (), None, 0
@@ -181,7 +182,9 @@ class ClaimEntry(msgspec.Struct, eq=False):
             return not has_news
         requests, self._in_write = self._in_write, []
         self.is_changed = has_news or is_late
-        for request in [request for request in requests if not request.withdrawn]:
+        for request in requests:
+            if request.withdrawn:
+                continue
             request.refusals += 1
             if next(self._claimable(request), None) is None:
                 request.done = True

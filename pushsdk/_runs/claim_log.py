@@ -184,9 +184,7 @@ class ClaimLog:
             self._fail(list(puts), error)
         else:
             for entry, stored in zip(puts, results, strict=True):
-                if stored is None:
-                    entry.stored()
-                elif not entry.refused(stored):
+                if not entry.answered(stored):
                     message = "job %s: its claim was changed before its outcome: a redelivery goes by the changed claim"
                     logger.warning(message, entry.job)
         for entry in entries:

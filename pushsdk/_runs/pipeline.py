@@ -71,8 +71,7 @@ class Pipeline:
         self._journal = journal
         self._settings = settings
         self._engine = engine
-        self._loop = engine.loop
-        self._log = RunFileLog(journal, loop=self._loop, offload=engine.offload)
+        self._log = RunFileLog(journal, loop=engine.loop, offload=engine.offload)
         self._sender = ChunkSender(
             engine,
             self._log,
@@ -100,7 +99,7 @@ class Pipeline:
         self._tasks: asyncio.TaskGroup
         self._left = math.inf if settings.limit is None else settings.limit
         left = sum(map(journal.states.count, (UserState.PENDING, UserState.CLAIMED)))
-        self._pace = Pace(self._loop.time(), left)
+        self._pace = Pace(engine.loop.time(), left)
         # True if the limit left users for a later run. Set by ``_next``.
         self._is_limited = False
         # The error that reading the plan raised. Set by ``_worker``.
@@ -111,9 +110,9 @@ class Pipeline:
         self._log.give_up_claims()
         self._log_phase("begins")
         self._tick()
-        helpers = [self._loop.create_task(self.stopping.tick(self._tick))]
+        helpers = [self._engine.loop.create_task(self.stopping.tick(self._tick))]
         if self._settings.stop is not None:
-            helpers.append(self._loop.create_task(self._await_stop(self._settings.stop)))
+            helpers.append(self._engine.loop.create_task(self._await_stop(self._settings.stop)))
         try:
             await self._restrict()
             await self._send_all()
@@ -244,7 +243,7 @@ class Pipeline:
         Returns the attempt that needs a task; None if no request is left or may start. Raises as ``_next``.
         """
         self._log.check()
-        waiter = self._loop.create_future()
+        waiter = self._engine.loop.create_future()
         attempt: ChunkAttempt | None = None
 
         def go_on(is_good: bool) -> None:
@@ -326,7 +325,7 @@ class Pipeline:
     def _report(self) -> None:
         if self._settings.on_progress is None:
             return
-        now, limiter, users = self._loop.time(), self._engine.limiter, self._journal.states.count
+        now, limiter, users = self._engine.loop.time(), self._engine.limiter, self._journal.states.count
         paused = limiter.rate_limiter.pause_left(now)
         stage = "waiting" if paused or self._sender.is_waiting else "sending"
         progress = self._pace.progress(

@@ -50,11 +50,7 @@ def ask(entry, *ranges, resends=False):
 def write(entry, store):
     """Write until the entry has no news."""
     while (put := entry.prepare()) is not None:
-        record = store.put(put)
-        if record is None:
-            entry.stored()
-        else:
-            entry.refused(record)
+        entry.answered(store.put(put))
         if not (entry.requests or not entry.is_written):
             break
 
@@ -147,10 +143,7 @@ class Process:
     def answer(self):
         if self.put is not None and self.is_made:
             self.put = None
-            if self.found is None:
-                self.entry.stored()
-            else:
-                assert self.entry.refused(self.found)
+            assert self.entry.answered(self.found)
             self._take()
 
     def fail(self):
