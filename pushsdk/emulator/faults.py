@@ -6,6 +6,7 @@ docs/testing.md says which rule acts on which request. Each rule draws one numbe
 generator, seeded with the seed and the rule's position. A disabled rule counts and draws nothing.
 """
 
+import inspect
 import random
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,18 +36,6 @@ class Conditions(TypedDict, total=False):
     probability: float
 
 
-# Each action's arguments besides the conditions.
-_ARGUMENTS = {
-    "status": {"code", "headers", "body", "retry_after", "accepted"},
-    "delay": {"seconds"},
-    "reset_before": set(),
-    "reset_after": set(),
-    "hang": {"accepted"},
-    "truncated": {"at"},
-    "refused": set(),
-    "unreachable": set(),
-}
-_REQUIRED = {"code", "seconds"}
 UNCONNECTED = frozenset({"refused", "unreachable"})
 """The actions that come before the connection is open, so only `FakeService` has them."""
 _Action = Literal["status", "delay", "reset_before", "reset_after", "hang", "truncated", "refused", "unreachable"]
@@ -90,13 +79,14 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
             raise ValueError("Retry-After is given twice, by retry_after= and in headers=: leave one out")
 
     def _check_arguments(self) -> None:
-        arguments = set[str]().union(*_ARGUMENTS.values())
-        given = {name for name in arguments if getattr(self, name) not in (None, {}, "")}
-        allowed = _ARGUMENTS[self.fault]
-        for name in sorted(given - allowed):
-            raise ValueError(f"{name} is not an argument of {self.fault}: leave it out")
-        for name in sorted(allowed & _REQUIRED - given):
-            raise ValueError(f"{self.fault} needs {name}")
+        """Check which arguments are given: those of the method that is named like the action, and all that it needs."""
+        parameters = inspect.signature(getattr(Fault, self.fault)).parameters
+        for name in sorted({*self.__struct_fields__} - {"fault", *Conditions.__annotations__}):
+            is_given = getattr(self, name) not in (None, {}, "")
+            if is_given and name not in parameters:
+                raise ValueError(f"{name} is not an argument of {self.fault}: leave it out")
+            if name in parameters and not is_given and parameters[name].default is inspect.Parameter.empty:
+                raise ValueError(f"{self.fault} needs {name}")
 
     def __repr__(self) -> str:
         fields = msgspec.to_builtins(self)  # without defaults
