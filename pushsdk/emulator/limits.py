@@ -80,18 +80,19 @@ class Limiter:
         self._tokens = self._burst
         self._filled: float | None = None  # when the tokens were last counted
 
-    def check(self, *, endpoint: str, user_ids: Sequence[str], size: int, now: float) -> None:
-        """Raise `Refused` for the first exceeded limit; the error contains no user id. ``size`` is in bytes."""
+    def check(self, *, user_ids: Sequence[str], size: int, now: float) -> None:
+        """Raise `Refused` for the first exceeded limit; the error contains no user id. ``size`` is in bytes.
+
+        ``user_ids`` is empty for a campaign, whose users are unknown.
+        """
         limits = self.limits
         self._check_rate(now)
         if limits.max_body_bytes is not None and size > limits.max_body_bytes:
             error = f"the body is {size} bytes, at most {limits.max_body_bytes} are allowed"
             raise Refused(limits.statuses.body, error)
         self._check_users(user_ids)
-        # A campaign's users are unknown.
         users = len(user_ids)
-        needed = users if endpoint == "push" else 1
-        if limits.quota is not None and self.used + needed > limits.quota:
+        if limits.quota is not None and self.used + max(1, users) > limits.quota:
             error = f"the quota is {limits.quota} users, {self.used} are used: {users} more exceed the quota"
             raise Refused(limits.statuses.quota, error)
 

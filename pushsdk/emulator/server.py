@@ -95,8 +95,8 @@ class Server(web.Server):
 
     async def aclose(self) -> None:
         """Close every connection without waiting for clients."""
-        for end in (self._service.closing, *[connection.lost for connection in self._open]):
-            end.cancel()
+        for connection in self._open:
+            connection.lost.cancel()
         self.pre_shutdown()
         await self.shutdown(_GRACE)  # cancels the remaining handlers
         while self._open:

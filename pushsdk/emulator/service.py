@@ -49,7 +49,6 @@ class PushService:
         guard: Guard,
         log: Callable[[str], object] | None = None,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
         self.guard = guard
         self._store = store
         self._log = log
@@ -57,16 +56,10 @@ class PushService:
         self.ahead: float = 0.0  # seconds that the service's clock was set forward
         self.requests: int = 0  # all requests on the wire, refused ones too
         self.unmatched: deque[Unmatched] = deque(maxlen=_MAX_UNMATCHED)  # newest last
-        # The server cancels it when the emulator closes.
-        self.closing: asyncio.Future[None] = self._loop.create_future()
 
     def now(self) -> float:
         """Return the service's time in seconds since the epoch."""
         return time.time() + self.ahead
-
-    def end_of(self, request: web.BaseRequest) -> asyncio.Future[None]:
-        """Return a future that is done when the client disconnects or the emulator closes."""
-        return connection_of(request).lost
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; accept the request at most once, and only if its body arrived completely."""
@@ -106,9 +99,7 @@ class PushService:
             return self._keep(record) or refuse(refused)
         decision = rules.decide(record.endpoint, record.user_ids, len(record.body))
         if decision.delay:
-            await asyncio.wait((self.closing,), timeout=decision.delay)
-            if self.closing.done():
-                return abort(request)
+            await asyncio.sleep(decision.delay)  # the server cancels it when the emulator closes
         record.fault = decision.rule
         return await self._respond(request if on_wire else None, limiter, record, decision.fault)
 
@@ -125,7 +116,7 @@ class PushService:
             if record.endpoint == "push":
                 push = read_push(record.body)
                 record.user_ids, record.digest = push.user_ids, push.digest()
-                _describe(record, push.message, push.user_ids[0])
+                _describe(record, push.message)
             else:
                 record.campaign = str(uuid.uuid4())
                 _describe(record, read_campaign(record.body).message or MobilePush())
@@ -133,7 +124,7 @@ class PushService:
                 check_strictly(record.endpoint, record.body)
         except Unreadable as error:
             raise Refused(400, str(error)) from None
-        limiter.check(endpoint=record.endpoint, user_ids=record.user_ids, size=len(record.body), now=self._loop.time())
+        limiter.check(user_ids=record.user_ids, size=len(record.body), now=asyncio.get_running_loop().time())
 
     async def _respond(
         self, request: web.BaseRequest | None, limiter: Limiter, record: RequestRecord, fault: Fault | None
@@ -152,7 +143,7 @@ class PushService:
     def _keep(self, record: RequestRecord) -> web.Response | None:
         """Store the record, without waiting for the disk; return the response if that fails."""
         try:
-            self._store.write([record])
+            self._store.write(record)
         except StoreError as error:
             record.id, record.accepted = 0, False  # the failure can be in the commit, after the insert set the id
             return refuse(Refused(507, str(error)))
@@ -172,7 +163,7 @@ class PushService:
         if fault.fault == "truncated":
             return cut(request, _CUTS[fault.at or "headers"])
         if fault.fault == "hang":
-            await asyncio.wait((self.end_of(request),))
+            await asyncio.wait((connection_of(request).lost,))
         return abort(request)
 
 
@@ -192,7 +183,7 @@ def _described(record: RequestRecord) -> Iterator[str]:
         yield f"(fault {record.fault}{', accepted' if record.accepted else ''})"
 
 
-def _describe(record: RequestRecord, message: MobilePush, first_user: str | None = None) -> None:
+def _describe(record: RequestRecord, message: MobilePush) -> None:
     """Set the texts that lists show and searches find."""
     title, subtitle, body = message.title or {}, message.subtitle or {}, message.body or {}
     # The interface document does not define a missing flag. Here, as in lint, the platform is off.
@@ -202,7 +193,7 @@ def _describe(record: RequestRecord, message: MobilePush, first_user: str | None
         body=_shortened(body),
         languages=tuple(dict.fromkeys((*title, *subtitle, *body)))[:_MAX_LANGUAGES],
         platforms=tuple(name for name, enabled in platforms.items() if enabled is True),
-        first_user=first_user,
+        first_user=next(iter(record.user_ids), None),
     )
     record.title = "\n".join(title.values()).casefold()
     record.text = "\n".join((*subtitle.values(), *body.values())).casefold()

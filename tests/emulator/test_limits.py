@@ -11,10 +11,10 @@ from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.limits import Limiter, LimitStatuses, ServiceLimits
 
 
-def judge(limiter, *, endpoint="push", user_ids=("ann",), size=100, now=0.0):
+def judge(limiter, *, user_ids=("ann",), size=100, now=0.0):
     """Return the refusal of a request, or None."""
     try:
-        limiter.check(endpoint=endpoint, user_ids=user_ids, size=size, now=now)
+        limiter.check(user_ids=user_ids, size=size, now=now)
     except Refused as refused:
         return refused
     return None
@@ -82,10 +82,10 @@ def test_the_quota_counts_accepted_users_and_ends_campaigns_when_used_up():
     limiter.used += 2  # other users were accepted
     assert judge(limiter, user_ids=("ann", "bob")).status == 429
     assert judge(limiter) is None
-    assert judge(limiter, endpoint="campaigns", user_ids=()) is None
+    assert judge(limiter, user_ids=()) is None
     limiter.used += 7
     assert judge(limiter).status == 429
-    assert judge(limiter, endpoint="campaigns", user_ids=()).status == 429
+    assert judge(limiter, user_ids=()).status == 429
 
 
 # Values

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from support.store_entries import campaign, duplicates, push, refused, users
+from support.store_entries import campaign, duplicates, push, put, refused, users
 
 from pushsdk.emulator.store.queries import ALL_INBOXES, Store
 from pushsdk.emulator.store.search import parse
@@ -67,14 +67,13 @@ class Inboxes(RuleBasedStateMachine):
             row = Row(self.last, reached, text, kind in {"refused", "unanswered"}, *(before or [self.last]))
             self.listed[key] = [*self.listed[key], row][-KEEP:]
         first = self.last - len(entries) + 1
-        self.store.write(entries)
-        assert [entry.id for entry in entries] == list(range(first, self.last + 1))
+        assert put(self.store, *entries) == list(range(first, self.last + 1))
 
     @precondition(lambda self: self.former)
     @rule(users=USERS, data=st.data())
     def write_late(self, users, data):
         entry = push(data.draw(st.sampled_from(self.former)), *users)
-        self.store.write([entry])
+        self.store.write(entry)
         assert entry.id == 0
 
     @rule(key=KEYS, at=st.integers(0, KEEP))

@@ -26,8 +26,9 @@ def campaign(box, uuid):
 
 
 def put(store, *entries):
-    """Store these together; their ids."""
-    store.write(entries)
+    """Store these; their ids."""
+    for entry in entries:
+        store.write(entry)
     return [entry.id for entry in entries]
 
 

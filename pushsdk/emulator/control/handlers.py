@@ -18,12 +18,12 @@ from pushsdk.emulator.control import routes, views
 from pushsdk.emulator.control.routes import route
 from pushsdk.emulator.faults import PRESETS, Preset, Rules, preset
 from pushsdk.emulator.guard import PREFIX, Guard, Refused
-from pushsdk.emulator.http_io import PRIVATE, json_response, read_body, refuse
+from pushsdk.emulator.http_io import PRIVATE, connection_of, json_response, read_body, refuse
 from pushsdk.emulator.inboxes import Changes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
 from pushsdk.emulator.store.database import StoreError
-from pushsdk.emulator.store.queries import NO_BOUND, Store
+from pushsdk.emulator.store.queries import Store
 from pushsdk.emulator.store.records import InboxView, Unmatched, UserCount
 from pushsdk.emulator.store.search import Search, parse
 
@@ -185,7 +185,7 @@ class Control:
             inbox.ref,
             parse(query.search),
             after=query.after,
-            before=NO_BOUND if query.before is None else query.before,
+            before=query.before,
             limit=query.limit + 1,
             grouped=query.grouped,
         )
@@ -246,7 +246,7 @@ class Control:
         """Send changes as server-sent events, until the client disconnects or the service closes."""
         # After each hello the client reads the lists; every later change is an event. A resync replaces requests that
         # were too many: the client reads the lists again.
-        end = self._service.end_of(request)
+        end = connection_of(request).lost
         response = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream"})
         with suppress(ConnectionError):  # the client disconnected
             await response.prepare(request)

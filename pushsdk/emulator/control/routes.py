@@ -14,13 +14,14 @@ from msgspec import Meta, Struct
 from pushsdk._core.openapi import json_content
 from pushsdk.emulator.faults import Fault
 from pushsdk.emulator.guard import Refused
+from pushsdk.emulator.store.queries import NO_BOUND
 
 ROOT = "/_emulator/v1"
 _OPENAPI = Path(__file__).with_name("openapi.json").read_bytes()
 _Limit = Annotated[int, Meta(ge=1, le=1000)]
 _Line = Annotated[str, Meta(max_length=1000)]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
-_Mark = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+_Mark = Annotated[int, Meta(ge=0, le=NO_BOUND)]
 
 
 class RouteQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +35,7 @@ class SearchQuery(RouteQuery, frozen=True):
 
 
 class ListQuery(SearchQuery, frozen=True):
-    before: _Mark | None = None
+    before: _Mark = NO_BOUND
     after: _Mark = 0
     limit: _Limit = 100
     grouped: bool = False
@@ -48,13 +49,9 @@ class DeleteQuery(SearchQuery, frozen=True):
     all: bool = False
 
 
-class PageQuery(RouteQuery, frozen=True):
+class UsersQuery(SearchQuery, frozen=True):
     after: str = ""
     limit: _Limit = 100
-
-
-class UsersQuery(PageQuery, frozen=True):
-    search: _Line = ""
 
 
 class FaultsBody(Struct, frozen=True, forbid_unknown_fields=True):

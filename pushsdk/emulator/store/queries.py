@@ -10,7 +10,7 @@ import re
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import groupby, islice
 from operator import itemgetter
@@ -157,21 +157,19 @@ class Store:
 
     # Writing
 
-    def write(self, records: Sequence[RequestRecord]) -> None:
-        """Store all records or none, and set each ``id``; 0 if the inbox was reset in the meantime."""
+    def write(self, record: RequestRecord) -> None:
+        """Store a record, and set its ``id``; 0 if the inbox was reset in the meantime."""
         with self._writing() as db:
-            for record in records:
-                record.id = _insert(db, record)
-            self._drop_surplus(db, records)
+            record.id = _insert(db, record)
+            self._drop_surplus(db, record)
 
-    def _drop_surplus(self, db: Connection, new: Sequence[RequestRecord]) -> None:
-        if self._max_age is not None and new:
+    def _drop_surplus(self, db: Connection, new: RequestRecord) -> None:
+        if self._max_age is not None:
             since = "SELECT id FROM requests WHERE time >= ? ORDER BY id LIMIT 1"
-            db.execute(f"DELETE FROM requests WHERE id < ({since})", (new[-1].time - self._max_age,))
-        for inbox in {record.inbox for record in new}:
-            surplus = "SELECT max(0, requests - ?) FROM inboxes WHERE id = ?"
-            oldest = f"SELECT id FROM requests WHERE inbox = ? ORDER BY id LIMIT coalesce(({surplus}), 0)"
-            db.execute(f"DELETE FROM requests WHERE id IN ({oldest})", (inbox, self._keep, inbox))
+            db.execute(f"DELETE FROM requests WHERE id < ({since})", (new.time - self._max_age,))
+        surplus = "SELECT max(0, requests - ?) FROM inboxes WHERE id = ?"
+        oldest = f"SELECT id FROM requests WHERE inbox = ? ORDER BY id LIMIT coalesce(({surplus}), 0)"
+        db.execute(f"DELETE FROM requests WHERE id IN ({oldest})", (new.inbox, self._keep, new.inbox))
         (excess,) = db.execute("SELECT bytes - ? FROM store", (self._max_bytes,)).fetchone()
         excess += self._max_bytes // _SLACK if excess > 0 else 0
         while excess > 0:  # take from the largest inbox first
