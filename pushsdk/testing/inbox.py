@@ -4,11 +4,11 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 from msgspec import Struct
@@ -22,7 +22,6 @@ from pushsdk.emulator.server import Accepted, Shift
 from pushsdk.emulator.store.records import Delivered, RequestSummary
 from pushsdk.emulator.store.search import misread, parse
 
-T = TypeVar("T")
 __tracebackhide__ = True  # by pytest: a failure shows the test's line
 
 _MAX_ROWS = 20  # requests, or users, in a failure text
@@ -34,44 +33,32 @@ _OPTIONAL = "Pass `required=False` if that is fine."
 _BLOCKS = "wait_for() blocked this thread's event loop, and every task that would send: use `await push.until(...)`."
 
 
-class EmulatorThread:
-    """A context manager that runs an emulator in a thread with its own event loop, for tests with any loop or none.
+@contextmanager
+def in_thread(emulator: Emulator) -> Iterator[Emulator]:
+    """Run an emulator in a thread with its own event loop, for tests with any loop or none.
 
     Entering raises the same errors as opening the emulator.
     """
+    started: Future[asyncio.AbstractEventLoop] = Future()
 
-    def __init__(self, emulator: Emulator) -> None:
-        self.emulator = emulator
-        self._loop: Future[asyncio.AbstractEventLoop] = Future()  # set by the thread
-        self._thread = threading.Thread(target=self._run, name="pushsdk-emulator", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        try:
-            self.submit(self.emulator.__aenter__()).result()
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.submit(self.emulator.__aexit__(None, None, None)).result()
-        self._stop()
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the emulator's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop.result())
-
-    def _run(self) -> None:
+    def run() -> None:
         # The tests may have set another event loop policy; its loops may lack what the emulator needs.
         with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-            self._loop.set_result(runner.get_loop())
+            started.set_result(runner.get_loop())
             runner.get_loop().run_forever()
 
-    def _stop(self) -> None:
-        loop = self._loop.result()
+    thread = threading.Thread(target=run, name="pushsdk-emulator", daemon=True)
+    thread.start()
+    loop = started.result()
+    try:
+        asyncio.run_coroutine_threadsafe(emulator.__aenter__(), loop).result()
+        try:
+            yield emulator
+        finally:
+            asyncio.run_coroutine_threadsafe(emulator.__aexit__(), loop).result()
+    finally:
         loop.call_soon_threadsafe(loop.stop)
-        self._thread.join()
+        thread.join()
 
 
 class SentPush(Struct, frozen=True, kw_only=True):
@@ -188,14 +175,14 @@ class PushInbox(Accepted):
     """The page's URL, with all inboxes, available during the session."""
     __slots__ = ("_ahead", "_before", "_contexts", "_inbox", "base_url", "emulator", "shows_summary", "url")
 
-    def __init__(self, host: EmulatorThread, *, api_key: str, label: str) -> None:
-        self.emulator = host.emulator
-        self.base_url, self.url = host.emulator.base_url, host.emulator.url
-        self._inbox = host.emulator.inbox(api_key)
+    def __init__(self, emulator: Emulator, *, api_key: str, label: str) -> None:
+        self.emulator = emulator
+        self.base_url, self.url = emulator.base_url, emulator.url
+        self._inbox = emulator.inbox(api_key)
         super().__init__(self._inbox._store, self._inbox._inboxes, api_key)
         self._inbox.label(label)
         self._ahead = 0.0  # seconds that this test advanced the clock
-        self._before = host.emulator.requests  # the requests from earlier tests
+        self._before = emulator.requests  # the requests from earlier tests
         self._contexts: list[FaultContext] = []
         self.shows_summary: bool = False  # a failure message includes the summary; set by _summarize
 

@@ -12,7 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pushsdk.emulator import Emulator
-    from pushsdk.testing.inbox import EmulatorThread, PushInbox
+    from pushsdk.testing.inbox import PushInbox
 
 __all__: list[str] = []
 
@@ -26,26 +26,21 @@ def push_emulator_options() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def _push_host(push_emulator_options: dict[str, Any]) -> "Iterator[EmulatorThread]":
-    from pushsdk.emulator import Emulator
-    from pushsdk.testing.inbox import EmulatorThread
-
-    with EmulatorThread(Emulator(**push_emulator_options)) as host:
-        yield host
-
-
-@pytest.fixture(scope="session")
-def push_emulator(_push_host: "EmulatorThread") -> "Emulator":
+def push_emulator(push_emulator_options: dict[str, Any]) -> "Iterator[Emulator]":
     """The push service in a thread: one per session, or per pytest-xdist worker."""
-    return _push_host.emulator
+    from pushsdk.emulator import Emulator
+    from pushsdk.testing.inbox import in_thread
+
+    with in_thread(Emulator(**push_emulator_options)) as emulator:
+        yield emulator
 
 
 @pytest.fixture
-def push(_push_host: "EmulatorThread", request: pytest.FixtureRequest) -> "Iterator[PushInbox]":
+def push(push_emulator: "Emulator", request: pytest.FixtureRequest) -> "Iterator[PushInbox]":
     """The test's inbox in the push service, with an Api-Key for this test only, see `PushInbox`."""
     from pushsdk.testing.inbox import PushInbox
 
-    inbox = PushInbox(_push_host, api_key=f"test-{secrets.token_hex(8)}", label=request.node.nodeid)
+    inbox = PushInbox(push_emulator, api_key=f"test-{secrets.token_hex(8)}", label=request.node.nodeid)
     request.node.stash[_INBOX] = inbox
     yield inbox
     inbox.close()

@@ -12,7 +12,7 @@ from pushsdk.arrow import push_batches
 from pushsdk.spark import DirectoryClaims
 
 # Imported by name: pytest does not know the plugin if the package is not installed.
-from pushsdk.testing.plugin import _push_host, push, push_emulator, push_emulator_options, push_env  # noqa: F401
+from pushsdk.testing.plugin import push, push_emulator, push_emulator_options, push_env  # noqa: F401
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import time
 from contextlib import contextmanager
 
 from pushsdk.emulator import Emulator
-from pushsdk.testing.inbox import EmulatorThread
+from pushsdk.testing.inbox import in_thread
 from support.virtual_time import turns
 
 # Seconds after which a thread or a process that says nothing is taken to hang.
@@ -26,15 +26,15 @@ class ThreadService(Emulator):
         """Wait for the heads of this number of requests, which are sent with the first bytes of the bodies."""
         wait_until(lambda: self.requests >= requests)
 
+    async def __aexit__(self, *_):
+        await turns(10)  # to accept pending connections: asyncio loses a connection that it accepts in its last turn
+        await super().__aexit__()
+
 
 @contextmanager
 def served(monkeypatch):
     """Run the service, and set the environment variables to its address and key."""
-    with EmulatorThread(ThreadService()) as host:
-        monkeypatch.setenv("PUSHSDK_BASE_URL", host.emulator.base_url)
-        monkeypatch.setenv("PUSHSDK_API_KEY", host.emulator.api_key)
-        try:
-            yield host.emulator
-        finally:
-            # Accept pending connections first: asyncio loses a connection that it accepts in its last turn.
-            host.submit(turns(10)).result()
+    with in_thread(ThreadService()) as emulator:
+        monkeypatch.setenv("PUSHSDK_BASE_URL", emulator.base_url)
+        monkeypatch.setenv("PUSHSDK_API_KEY", emulator.api_key)
+        yield emulator

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pushsdk.emulator import Emulator, Fault
-from pushsdk.testing.inbox import EmulatorThread
+from pushsdk.testing.inbox import in_thread
 from support.docs import MODULES
 from support.programs import address_of
 from support.worker_frameworks import required
@@ -80,40 +80,40 @@ def lived(*place, jobs, crashes, faults, idempotent):
     """Run the jobs with faults and crashes until each job has an outcome or is lost by the broker."""
     options = {"changed": str} if idempotent else {"changed": str, "WITHOUT_IDEMPOTENCY_KEY": "1"}
     with (
-        EmulatorThread(Emulator(faults=faults, keep=3 * jobs)) as host,
-        _life(*place, host.emulator, jobs=jobs, **options) as life,
+        in_thread(Emulator(faults=faults, keep=3 * jobs)) as emulator,
+        _life(*place, emulator, jobs=jobs, **options) as life,
     ):
         for deliveries, end in (*crashes, Crash(jobs, signal.SIGTERM)):
             with life.worker(end) as worker:
                 life.hear(worker, deliveries)
-        return life.summary(host.emulator)
+        return life.summary(emulator)
 
 
 def terminated(*place, jobs):
     """Send SIGTERM to a worker while the push of every job is in flight, and wait for the worker's end."""
     with (
-        EmulatorThread(Emulator(faults=[Fault.delay(1.0)])) as host,
-        _life(*place, host.emulator, jobs=jobs) as life,
+        in_thread(Emulator(faults=[Fault.delay(1.0)])) as emulator,
+        _life(*place, emulator, jobs=jobs) as life,
     ):
         with life.worker(signal.SIGTERM) as worker:
-            life.wait(worker, lambda: host.emulator.requests >= jobs)
-        return life.summary(host.emulator)
+            life.wait(worker, lambda: emulator.requests >= jobs)
+        return life.summary(emulator)
 
 
 def bereaved(*place):
     """Kill the pool processes of a worker while a push is in flight, and wait for another delivery of the job."""
     with (
-        EmulatorThread(Emulator(faults=[Fault.delay(1.0)])) as host,
-        _life(*place, host.emulator, jobs=1) as life,
+        in_thread(Emulator(faults=[Fault.delay(1.0)])) as emulator,
+        _life(*place, emulator, jobs=1) as life,
     ):
         with life.worker(signal.SIGKILL) as worker:
-            life.wait(worker, lambda: host.emulator.requests)
+            life.wait(worker, lambda: emulator.requests)
             for child in Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split():
                 os.kill(int(child), signal.SIGKILL)
             life.wait(worker, lambda: life.count(AGAIN) + life.count(JOBS))
             # The first delivery's push is accepted after its delay, though its process is gone.
-            life.wait(worker, host.emulator.users)
-        return life.summary(host.emulator)
+            life.wait(worker, emulator.users)
+        return life.summary(emulator)
 
 
 def outlived(*place, faults, jobs, tries):
@@ -123,16 +123,16 @@ def outlived(*place, faults, jobs, tries):
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
-        with EmulatorThread(Emulator(port=port)) as host:
-            emulator = host.emulator
+        with in_thread(Emulator(port=port)) as emulator:
+            pass
         with _life(*place, emulator, jobs=jobs) as life:
             with life.worker(signal.SIGTERM) as worker:
                 life.wait(worker, lambda: life.count(AGAIN) >= tries)
-                with EmulatorThread(Emulator(port=port, api_key=emulator.api_key, faults=faults)) as host:
+                with in_thread(Emulator(port=port, api_key=emulator.api_key, faults=faults)) as emulator:
                     life.wait(worker, lambda: life.count(JOBS) >= jobs)
                     # Any redelivery happens within these seconds.
                     life.wait(worker, lambda: life.count(JOBS) > jobs, at_most=COMES_AGAIN)
-            return life.summary(host.emulator)
+            return life.summary(emulator)
 
 
 class _Life:

@@ -7,20 +7,20 @@ import urllib.request
 import pytest
 
 from pushsdk.emulator import Emulator
-from pushsdk.testing.inbox import EmulatorThread, PushInbox
+from pushsdk.testing.inbox import PushInbox, in_thread
 
 HELLO = {"title": {"en": "Hello {{ name | 'you' }}", "de": "Hallo"}, "body": {"en": "Your order is on its way"}}
 
 
 @pytest.fixture(scope="session")
-def host():
-    with EmulatorThread(Emulator()) as host:
-        yield host
+def emulator():
+    with in_thread(Emulator()) as emulator:
+        yield emulator
 
 
 @pytest.fixture
-def inbox(host, request):
-    inbox = PushInbox(host, api_key=f"key of {request.node.name}", label=request.node.name)
+def inbox(emulator, request):
+    inbox = PushInbox(emulator, api_key=f"key of {request.node.name}", label=request.node.name)
     yield inbox
     inbox.close()
 

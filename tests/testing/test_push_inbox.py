@@ -8,7 +8,7 @@ import pytest
 
 from pushsdk.emulator import Emulator, Fault, ServiceLimits
 from pushsdk.testing import PushInbox
-from pushsdk.testing.inbox import EmulatorThread
+from pushsdk.testing.inbox import in_thread
 
 LONG = 60.0  # seconds
 
@@ -45,7 +45,7 @@ def test_accepted_pushes_and_campaigns_are_shown_with_placeholders_filled_and_co
     assert inbox.assert_sent(title="Hallo")[-1].campaign == inbox.campaigns[0].uuid
 
 
-def test_closing_empties_the_inbox_and_resets_the_clock(host, inbox, send):
+def test_closing_empties_the_inbox_and_resets_the_clock(emulator, inbox, send):
     send("ann")
     inbox.advance(500)
     inbox.close()
@@ -102,7 +102,7 @@ def test_an_expectation_that_is_not_met_says_what_was_received(inbox, send, expe
     assert inbox.shows_summary
 
 
-def test_a_failure_mentions_requests_with_another_key_or_path_but_not_those_of_earlier_tests(host, inbox, send):
+def test_a_failure_mentions_requests_with_another_key_or_path_but_not_those_of_earlier_tests(emulator, inbox, send):
     send("ann", key="another key")
     send("ann", path="/v2/push")
     assert text_of(inbox.assert_sent, "ann").endswith(
@@ -111,7 +111,7 @@ def test_a_failure_mentions_requests_with_another_key_or_path_but_not_those_of_e
         "2 requests had another key or another path: does the code use push.base_url and push.api_key? "
         "To see another key's requests: push.emulator.inbox(key)"
     )
-    later = PushInbox(host, api_key="later", label="later")
+    later = PushInbox(emulator, api_key="later", label="later")
     assert "another key" not in later.summary()
     later.close()
 
@@ -239,16 +239,16 @@ def test_a_wrong_argument_is_an_error_with_the_rule(inbox, call, text):
 # -- the thread -----------------------------------------------------------------------------------------------------
 
 
-def test_entering_raises_the_error_of_opening_and_no_thread_is_left(host):
+def test_entering_raises_the_error_of_opening_and_no_thread_is_left(emulator):
     def services():
         return sum(thread.name == "pushsdk-emulator" for thread in threading.enumerate())
 
     before = services()
     with (
         pytest.raises(OSError, match="in use"),
-        EmulatorThread(Emulator(port=int(host.emulator.url.rpartition(":")[2]))),
+        in_thread(Emulator(port=int(emulator.url.rpartition(":")[2]))),
     ):
         raise AssertionError("it opened")
-    with EmulatorThread(Emulator()):
+    with in_thread(Emulator()):
         assert services() == before + 1
     assert services() == before

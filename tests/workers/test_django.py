@@ -10,7 +10,7 @@ from support.worker_frameworks import installed
 from support.worker_lab import MODULES, ROOT
 
 from pushsdk.emulator import Emulator, Fault
-from pushsdk.testing.inbox import EmulatorThread
+from pushsdk.testing.inbox import in_thread
 
 APP = [
     "shop/push.py",
@@ -66,8 +66,8 @@ class Project:
 @pytest.fixture
 def project(tmp_path):
     installed("django", "django")
-    with EmulatorThread(Emulator()) as host:
-        yield Project(tmp_path, host.emulator)
+    with in_thread(Emulator()) as emulator:
+        yield Project(tmp_path, emulator)
 
 
 VIEWS = """

@@ -16,7 +16,7 @@ from support.programs import address_of
 from support.servers import free_port
 
 from pushsdk.emulator import Emulator, Fault
-from pushsdk.testing.inbox import EmulatorThread
+from pushsdk.testing.inbox import in_thread
 
 BROADCAST = re.search(r"command: \[pushsdk, (.*)\]", page("kubernetes").text)
 USERS = 200_000
@@ -26,8 +26,8 @@ SERVICE = ["kubernetes_service.py", "aiohttp_service.py"]
 @pytest.fixture
 def service():
     # Slow, so that a signal finds requests in flight.
-    with EmulatorThread(Emulator(faults=[Fault.delay(0.1)])) as host:
-        yield host.emulator
+    with in_thread(Emulator(faults=[Fault.delay(0.1)])) as emulator:
+        yield emulator
 
 
 def start(command, folder, service, **more):

@@ -16,7 +16,7 @@ from support.programs import address_of
 from support.service_thread import wait_until
 
 from pushsdk.emulator import Emulator, Fault
-from pushsdk.testing.inbox import EmulatorThread
+from pushsdk.testing.inbox import in_thread
 
 ROWS = 400
 KILLS = 4
@@ -47,8 +47,7 @@ async def test_relays_that_are_killed_push_no_row_twice_and_lose_none(db, postgr
     rows = [*((f"user-{number}", text) for number, text in enumerate(texts)), ("nobody", "5")]
     await db.executemany("INSERT INTO outbox (user_id, message) VALUES ($1, $2)", rows)
     dice = random.Random(1)
-    with EmulatorThread(Emulator(faults=[Fault.delay(0.05)], keep=2 * ROWS)) as host:
-        emulator = host.emulator
+    with in_thread(Emulator(faults=[Fault.delay(0.05)], keep=2 * ROWS)) as emulator:
         environment = {**os.environ, **address_of(emulator), "DATABASE_URL": postgres_url}
 
         def start():
