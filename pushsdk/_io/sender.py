@@ -48,7 +48,9 @@ _error_in = partial(
 def log_to_stderr(level: str | None) -> None:
     """Log to stderr from this level on, such as ``debug`` or ``info``, unless the application has its own handlers."""
     if level and level.upper() in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        # Like logging.lastResort, to the stderr of each moment: a progress display has lines written above it.
+        handlers = [logging._StderrHandler()]  # type: ignore[attr-defined]
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=handlers)
         logger.setLevel(level.upper())
     elif level:
         warnings.warn(f"PUSHSDK_LOG must be debug, info, warning or error; got {level!r}", stacklevel=2)

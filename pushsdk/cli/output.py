@@ -36,7 +36,7 @@ def progress(mode: ProgressMode) -> Iterator[Show]:
     console = Console(stderr=True, highlight=False)
     if mode == "auto" and console.is_terminal and not console.is_dumb_terminal:
         # Redrawn by each call only: a refresh thread would take time from sending.
-        with Live(console=console, auto_refresh=False, transient=True) as live, _logging_above():
+        with Live(console=console, auto_refresh=False, transient=True) as live:
             yield lambda state: live.update(_display(state, console.width), refresh=True)
     elif mode == "json":
         yield lambda state: print_json(state, sys.stderr)
@@ -44,18 +44,6 @@ def progress(mode: ProgressMode) -> Iterator[Show]:
         yield lambda state: None
     else:
         yield _plain_lines(time.monotonic)
-
-
-@contextmanager
-def _logging_above() -> Iterator[None]:
-    """Let log lines for stderr go where the display puts all lines: above it."""
-    handlers = [handler for handler in logging.root.handlers if type(handler) is logging.StreamHandler]
-    streams = [handler.setStream(sys.stderr) for handler in handlers if handler.stream is sys.__stderr__]
-    try:
-        yield
-    finally:
-        for handler, stream in zip(handlers, streams, strict=False):
-            handler.setStream(stream)
 
 
 def _display(state: Progress, width: int) -> Group:
