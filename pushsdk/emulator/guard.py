@@ -26,20 +26,27 @@ class Refused(Exception):
 
 
 class Guard:
-    """Checks request heads for the emulator on ``port``. It holds ``max_body`` and a count of bytes for others.
+    """Checks request heads for the emulator. It holds ``max_body`` and a count of bytes for others.
 
     ``hosts`` are further emulator names besides loopback, with or without a port. A ``token`` is required by
     everything except the service's two paths. The checks raise `Refused`.
     """
 
-    def __init__(self, *, port: int, max_body: int, hosts: Iterable[str] = (), token: str | None = None) -> None:
+    def __init__(self, *, max_body: int, hosts: Iterable[str] = (), token: str | None = None) -> None:
         self._names = {name.lower() for name in (*LOOPBACK, *hosts)}
-        self._hosts = {f"{name}:{port}" for name in self._names}
-        self._hosts |= {name for name in self._names if port == 80 or name.rpartition(":")[2].isdigit()}
+        # Set by listen.
+        self.port: int | None = None
+        self._hosts: set[str] = set()
         self.max_body: int = max_body
         self.arriving: int = 0  # bytes of the requests that have not ended, kept by their connections
         self.needs_token: bool = token is not None
         self._token = token
+
+    def listen(self, port: int) -> None:
+        """Set the port, which requests name."""
+        self.port = port
+        self._hosts = {f"{name}:{port}" for name in self._names}
+        self._hosts |= {name for name in self._names if port == 80 or name.rpartition(":")[2].isdigit()}
 
     def check_request(self, method: str, path: str, headers: Mapping[str, str]) -> None:
         """Check a request to the service."""

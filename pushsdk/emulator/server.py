@@ -7,7 +7,6 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Self
@@ -245,7 +244,7 @@ class Emulator(Accepted):
     if the store can't be used.
     """
 
-    __slots__ = ("_ending", "_guard", "_host", "_log", "_port", "_seed", "_service")
+    __slots__ = ("_ending", "_host", "_port", "_seed", "_service")
 
     def __init__(
         self,
@@ -267,19 +266,19 @@ class Emulator(Accepted):
         check_arguments(Emulator.__init__, locals(), ValueError)
         if host not in {HOST, "localhost", "::1"} and not token:
             raise ValueError(f"host {host} admits other machines: pass token= for them, in the shell --token-file FILE")
-        self._port = port  # the port asked for, then the bound one
+        self._port = port
         self._host = host
-        self._guard = partial(Guard, max_body=max_body, hosts=(*hosts, _in_url(host)), token=token)
-        self._log = log
         self._seed = seed
         records = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
         inboxes = Inboxes(records, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
         super().__init__(records, inboxes, api_key or f"emulator-{secrets.token_hex(8)}")
-        self._service: PushService | None = None  # set by __aenter__, kept afterwards for its counts
+        guard = Guard(max_body=max_body, hosts=(*hosts, _in_url(host)), token=token)
+        self._service = PushService(store=records, inboxes=inboxes, guard=guard, log=log)
         self._ending = AsyncExitStack()  # set by __aenter__
 
     async def __aenter__(self) -> Self:
-        if self._service is not None:
+        service, guard = self._service, self._service.guard
+        if guard.port is not None:
             raise RuntimeError("an Emulator can be entered only once: create another one")
         async with AsyncExitStack() as stack:
             sock = bind(self._host, self._port)
@@ -288,14 +287,11 @@ class Emulator(Accepted):
             stack.callback(self._store.close)
             self._store.reuse(self.api_key)
             self._inboxes.of(self.api_key)  # the page shows its rules before the first push
-            port = sock.getsockname()[1]
-            guard = self._guard(port=port)
-            service = PushService(store=self._store, inboxes=self._inboxes, guard=guard, log=self._log)
-            server = Server(service, Control(service, self._store, guard, self.api_key), Pages(guard))
+            guard.listen(sock.getsockname()[1])
+            server = Server(service, Control(service, self.api_key), Pages(guard))
             stack.push_async_callback(server.aclose)
             listener = await asyncio.get_running_loop().create_server(server, sock=sock, backlog=_BACKLOG)
             stack.callback(listener.close)
-            self._service, self._port = service, port
             self._ending = stack.pop_all()
         return self
 
@@ -310,9 +306,10 @@ class Emulator(Accepted):
     @property
     def url(self) -> str:
         """The page's address, for example ``http://127.0.0.1:49152``."""
-        if self._service is None:
+        port = self._service.guard.port
+        if port is None:
             raise RuntimeError("the Emulator has no address yet: use it in `async with`")
-        return f"http://{_in_url(self._host)}:{self._port}"
+        return f"http://{_in_url(self._host)}:{port}"
 
     @property
     def faults(self) -> Sequence[Fault]:
@@ -339,7 +336,7 @@ class Emulator(Accepted):
     @property
     def requests(self) -> int:
         """The number of requests on the wire, for any key, refused and failed ones too."""
-        return 0 if self._service is None else self._service.requests
+        return self._service.requests
 
     def inbox(self, api_key: str | None = None) -> Inbox:
         """Return the inbox for this key, by default for ``emulator.api_key``."""
@@ -348,8 +345,6 @@ class Emulator(Accepted):
     def advance(self, seconds: Shift) -> None:
         """Set the service's clock forward, which expires pushes."""
         check("seconds", seconds, Shift, ValueError)
-        if self._service is None:
-            raise RuntimeError("the Emulator has no clock yet: use it in `async with`")
         self._service.ahead += seconds
 
     def totals(self) -> Mapping[str, int]:
@@ -363,8 +358,7 @@ class Emulator(Accepted):
         """Empty the inbox for ``api_key``, and restart the faults and the request count."""
         self.inbox().forget()
         self.set_faults(self.faults)
-        if self._service is not None:
-            self._service.requests = 0
+        self._service.requests = 0
 
 
 def _in_url(host: str) -> str:

@@ -47,10 +47,10 @@ class PushService:
         store: Store,
         inboxes: Inboxes,
         guard: Guard,
-        log: Callable[[str], object] | None = None,
+        log: Callable[[str], object] | None,
     ) -> None:
         self.guard = guard
-        self._store = store
+        self.store = store
         self._log = log
         self.inboxes = inboxes
         self.ahead: float = 0.0  # seconds that the service's clock was set forward
@@ -143,7 +143,7 @@ class PushService:
     def _keep(self, record: RequestRecord) -> web.Response | None:
         """Store the record, without waiting for the disk; return the response if that fails."""
         try:
-            self._store.write(record)
+            self.store.write(record)
         except StoreError as error:
             record.id, record.accepted = 0, False  # the failure can be in the commit, after the insert set the id
             return refuse(Refused(507, str(error)))

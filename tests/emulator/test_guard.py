@@ -103,7 +103,8 @@ def _filled(route):
     ],
 )
 def test_a_named_host_needs_the_emulators_port_unless_it_names_one(port, host, admitted):
-    guard = Guard(port=port, max_body=1, hosts=["Push.Test", "proxy.test:443", "[fd00::7]"])
+    guard = Guard(max_body=1, hosts=["Push.Test", "proxy.test:443", "[fd00::7]"])
+    guard.listen(port)
     assert admits(guard.check_origin, {"Host": host}) == admitted
     assert admits(guard.check_origin, {"Host": host, "Origin": f"https://{host}"}) == admitted
 
@@ -167,7 +168,8 @@ async def test_health_and_the_page_need_no_token_and_hold_no_data(guarded):
 def test_tokens_of_any_characters_are_compared_in_constant_time(monkeypatch, value):
     compared = []
     monkeypatch.setattr(hmac, "compare_digest", lambda *pair: compared.append(pair) or pair[0] == pair[1])
-    guard = Guard(port=80, max_body=1, token="ü😀")
+    guard = Guard(max_body=1, token="ü😀")
+    guard.listen(80)
     head = {"Host": "localhost", "Authorization": f"Bearer {value}"}
     assert admits(guard.check_control, "GET", head) == (value == "ü😀")
     assert compared == [(value.encode("utf-8", "surrogateescape"), "ü😀".encode())]

@@ -17,13 +17,12 @@ from pushsdk._version import __version__
 from pushsdk.emulator.control import routes, views
 from pushsdk.emulator.control.routes import route
 from pushsdk.emulator.faults import PRESETS, Preset, Rules, preset
-from pushsdk.emulator.guard import PREFIX, Guard, Refused
+from pushsdk.emulator.guard import PREFIX, Refused
 from pushsdk.emulator.http_io import PRIVATE, connection_of, json_response, read_body, refuse
 from pushsdk.emulator.inboxes import Changes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
 from pushsdk.emulator.store.database import StoreError
-from pushsdk.emulator.store.queries import Store
 from pushsdk.emulator.store.records import InboxView, Unmatched, UserCount
 from pushsdk.emulator.store.search import Search, parse
 
@@ -40,11 +39,11 @@ class Control:
     A plain method runs in a thread, because it reads or writes the store. A coroutine runs in the event loop.
     """
 
-    def __init__(self, service: PushService, store: Store, guard: Guard, api_key: str) -> None:
+    def __init__(self, service: PushService, api_key: str) -> None:
         self._service = service
         self._api_key = api_key
-        self._store = store
-        self._guard = guard
+        self._store = service.store
+        self._guard = service.guard
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request to a path below the root."""
