@@ -261,11 +261,15 @@ class Rules:
         """The fault for each rule."""
         return tuple(rule.fault for rule in self.rules.values())
 
-    def decide(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> FaultDecision:
-        """Return the decision for a request with ``size`` bytes; ``user_ids`` is empty for a campaign."""
+    def decide(self, endpoint: str, user_ids: tuple[str, ...], size: int, *, connecting: bool = False) -> FaultDecision:
+        """Return the decision for a request with ``size`` bytes; ``user_ids`` is empty for a campaign.
+
+        With ``connecting``, only the faults before the connection is open are tried, otherwise only the others.
+        """
         delay, last = 0.0, None
         for name, rule in self.rules.items():
-            if rule.enabled and rule.counts(endpoint, user_ids, size) and rule.hit():
+            is_tried = rule.enabled and (rule.fault.fault in UNCONNECTED) is connecting
+            if is_tried and rule.counts(endpoint, user_ids, size) and rule.hit():
                 last = name
                 if rule.fault.seconds is None:
                     return FaultDecision(delay, rule.fault, name)

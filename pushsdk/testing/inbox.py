@@ -298,7 +298,6 @@ class PushInbox(Accepted):
         """
         if not faults:
             raise ValueError("fault() needs a Fault, for example push.fault(Fault.status(429))")
-        check("faults", faults, Sequence[Fault], ValueError)
         return self._context(faults, len(faults) if required else 0, seed)
 
     def faults(self, name: str, *, required: bool = True, seed: int = 0) -> FaultContext:

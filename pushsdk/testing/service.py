@@ -103,17 +103,13 @@ class FakeService:
     delays take no time.
     """
 
-    __slots__ = ("_connecting", "_error", "_rules", "_tally", "_then", "in_flight", "most_in_flight", "requests")
+    __slots__ = ("_error", "_rules", "_tally", "_then", "in_flight", "most_in_flight", "requests")
 
     def __init__(
         self, *faults: Fault, then: Callable[[FakeRequest], Fault | None] | None = None, seed: int = 0
     ) -> None:
-        check("faults", faults, Sequence[Fault], ValueError)
         check("then", then, _Then | None, ValueError)
-        # Tried when the client connects, before it claims users.
-        connecting = [fault for fault in faults if fault.fault in UNCONNECTED]
-        self._connecting = Rules(connecting, seed=seed, connected=False)
-        self._rules = Rules([fault for fault in faults if fault.fault not in UNCONNECTED], seed=seed)
+        self._rules = Rules(faults, seed=seed, connected=False)
         self._then: _Then | None = then
         #: All requests, oldest first.
         self.requests: list[FakeRequest] = []
@@ -187,7 +183,7 @@ class FakeService:
         error, self._error = self._error, None
         if error is not None:
             raise error
-        rules = (*self._connecting.rules.values(), *self._rules.rules.values())
+        rules = self._rules.rules.values()
         idle = [str(rule.fault) for rule in rules if not rule.hits and rule.fault.probability is None]
         if idle:
             warn_caller(f"{counted(len(idle), 'fault')} of the FakeService never fired: {', '.join(idle)}")
@@ -195,7 +191,7 @@ class FakeService:
     async def _serve_request(self, request: FakeRequest, evidence: Evidence, *, read: bool) -> None:
         """Let the request meet its fault. Without ``read`` the client does not read a 204's body."""
         loop = asyncio.get_running_loop()
-        decision, opened = self._connecting.decide(*request.traits), loop.time()
+        decision, opened = self._rules.decide(*request.traits, connecting=True), loop.time()  # before it claims users
         if decision.fault is None:
             received = await self._receive(request, evidence)
             if received is None:
