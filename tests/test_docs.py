@@ -309,6 +309,7 @@ def test_the_defaults_of_a_client_are_those_of_the_code():
         ("multiple processes", "all-cores", "All cores"),
         ("rotate key 401", "tenants", "Choose the key by context"),
         ("cron exit code", "nightly-job", "In the morning"),
+        ("idempotent", "idempotency", "Idempotency"),
     ],
 )
 def test_a_search_finds_the_words_that_people_type(query, page, heading):

@@ -8,6 +8,8 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,12 +48,13 @@ def search(query: str) -> list[Result]:
     """Return the sections with all terms in the query, or else with most terms, best first.
 
     A term stands for all words that begin with it, ``env`` for environment, and for two words: ``healthcheck`` for
-    health check. A term in a heading weighs more than one in the text, and code least.
+    health check. If no page has it, its beginning counts: ``idempotent`` finds idempotency. A term in a heading weighs
+    more than one in the text, and code least.
     """
-    terms, phrase = _terms(query)
+    sections = [*_sections()]
+    terms, phrase = _terms(query, "\n".join(chain.from_iterable(map(attrgetter("plain"), sections))))
     ranked = []
-    for page, title, heading, prose, code in _sections():
-        parts = [*map(_plain, (heading, f"{title} {page}", prose, code))]
+    for page, heading, prose, code, parts in sections:
         scores = [_score(term, *parts) for term in terms]
         score = sum(scores) * (_PHRASE if any(map(phrase.search, parts[::2])) else 1)
         score *= _EXACT if heading == query else _LAST.get(page, 1)
@@ -73,7 +76,7 @@ def _pattern(*texts: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(plain)})")
 
 
-def _terms(query: str) -> tuple[list[re.Pattern[str]], re.Pattern[str]]:
+def _terms(query: str, guide: str) -> tuple[list[re.Pattern[str]], re.Pattern[str]]:
     """Return a pattern for each term in a query with its synonyms, and one for all its words in this order."""
     words = [word for word in re.findall(r"[^\W_]+", query) if not _FILLER.fullmatch(word.lower())]
     rest = phrase = _plain(" ".join(words) or query)
@@ -83,16 +86,32 @@ def _terms(query: str) -> tuple[list[re.Pattern[str]], re.Pattern[str]]:
         if f" {plain} " in f" {rest} ":
             terms.append(_pattern(key, *SYNONYMS[key]))
             rest = f" {rest} ".replace(f" {plain} ", " ").strip()
-    return [*terms, *map(_pattern, rest.split())], _pattern(phrase)
+    return [*terms, *(_pattern(_beginning(word, guide)) for word in rest.split())], _pattern(phrase)
 
 
-def _sections() -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield the page, page title, heading, prose and code for each section."""
+def _beginning(word: str, guide: str) -> str:
+    """Return the longest beginning of a word, at least half, that the guide has; else the word."""
+    lengths = range(len(word), max(3, len(word) // 2 - 1), -1)
+    return next((word[:length] for length in lengths if _pattern(word[:length]).search(guide)), word)
+
+
+class _Section(NamedTuple):
+    page: str
+    heading: str
+    prose: str
+    code: str
+    #: The heading, title, prose and code in plain words.
+    plain: list[str]
+
+
+def _sections() -> Iterator[_Section]:
     for name in docs.names():
         # A comment in a code block is not a heading.
         parts = _HEADING.split(_CODE.sub(lambda code: code[0].replace("\n#", "\n #"), docs.read(name)))
         for heading, section in zip(parts[1::2], parts[2::2], strict=True):
-            yield name, parts[1], heading, _CODE.sub("", section), "\n".join(_CODE.findall(section))
+            prose, code = _CODE.sub("", section), "\n".join(_CODE.findall(section))
+            plain = [*map(_plain, (heading, f"{parts[1]} {name}", prose, code))]
+            yield _Section(name, heading, prose, code, plain)
 
 
 def _score(term: re.Pattern[str], heading: str, title: str, prose: str, code: str) -> float:
