@@ -15,6 +15,7 @@ from typing import Annotated, Literal, TypedDict, Unpack
 
 import msgspec
 from msgspec import Struct
+from multidict import CIMultiDict
 
 from pushsdk._core.kinds import Count, CountOrZero, Delay, NonEmpty, Probability, Rule, check, check_fields
 
@@ -162,9 +163,14 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         return Fault(fault="unreachable", **when)
 
 
-def headers_of(fault: Fault) -> dict[str, str]:
-    """Return the headers that are sent, Retry-After among them."""
-    return fault.headers if fault.retry_after is None else {**fault.headers, "Retry-After": str(fault.retry_after)}
+def headers_of(fault: Fault) -> CIMultiDict[str]:
+    """Return the headers that are sent: Retry-After and Content-Type among them."""
+    headers = CIMultiDict(fault.headers)
+    if fault.retry_after is not None:
+        headers["Retry-After"] = str(fault.retry_after)
+    if fault.body:
+        headers.setdefault("Content-Type", "application/json")
+    return headers
 
 
 def _check_header(name: str, value: str) -> None:

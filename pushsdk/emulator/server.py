@@ -170,7 +170,7 @@ class Inbox(Accepted):
 
     def requests(self, search: str = "") -> Sequence[RequestSummary]:
         """Return the stored requests that the page's search line finds, refused ones too, oldest first."""
-        return self._store.requests(self._ref, parse(search), limit=-1, forward=True)
+        return self._store.requests(self._ref, parse(search), limit=-1)[::-1]
 
     def delivered(self, user_id: str) -> Sequence[Delivered]:
         """Return the newest 1,000 stored pushes that this user got, oldest first."""
@@ -244,7 +244,7 @@ class Emulator(Accepted):
     if the store can't be used.
     """
 
-    __slots__ = ("_ending", "_host", "_port", "_seed", "_service")
+    __slots__ = ("_ending", "_host", "_port", "_service")
 
     def __init__(
         self,
@@ -268,7 +268,6 @@ class Emulator(Accepted):
             raise ValueError(f"host {host} admits other machines: pass token= for them, in the shell --token-file FILE")
         self._port = port
         self._host = host
-        self._seed = seed
         records = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
         inboxes = Inboxes(records, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
         super().__init__(records, inboxes, api_key or f"emulator-{secrets.token_hex(8)}")
@@ -321,8 +320,7 @@ class Emulator(Accepted):
 
         Counts and draws start again.
         """
-        self._seed = self._seed if seed is None else seed
-        self._inboxes.set_rules(Rules(faults, seed=self._seed))
+        self._inboxes.set_rules(Rules(faults, seed=self._inboxes.rules.seed if seed is None else seed))
 
     @property
     def limits(self) -> ServiceLimits:

@@ -159,19 +159,13 @@ class PushService:
 
     async def _fail(self, fault: Fault, request: web.BaseRequest | None) -> web.StreamResponse:
         if fault.fault == "status" or request is None:
-            return _faulty_response(fault)
+            body = fault.body.encode() or None
+            return web.Response(status=fault.code or 500, body=body, headers=headers_of(fault))
         if fault.fault == "truncated":
             return cut(request, _CUTS[fault.at or "headers"])
         if fault.fault == "hang":
             await asyncio.wait((connection_of(request).lost,))
         return abort(request)
-
-
-def _faulty_response(fault: Fault) -> web.Response:
-    response = web.Response(status=fault.code or 500, body=fault.body.encode() or None, headers=headers_of(fault))
-    if fault.body:
-        response.headers.setdefault("Content-Type", "application/json")
-    return response
 
 
 def _described(record: RequestRecord) -> Iterator[str]:

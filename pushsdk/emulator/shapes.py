@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -69,8 +69,7 @@ def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     raise Unreadable(error if " - at " in error else f"{error} - at `$`")
 
 
-# Each decodes a body: any JSON, a push send request, a campaign create request. They raise `Unreadable`.
-read_json: Callable[[bytes], Any] = partial(_read, msgspec.json.Decoder())
+# Each decodes a body: a push send request, a campaign create request. They raise `Unreadable`.
 read_push: Callable[[bytes], PushBody] = partial(_read, msgspec.json.Decoder(PushBody))
 read_campaign: Callable[[bytes], CampaignRequest] = partial(_read, msgspec.json.Decoder(CampaignRequest))
 READERS = {"push": read_push, "campaigns": read_campaign}
@@ -92,7 +91,7 @@ def check_strictly(endpoint: str, body: bytes) -> None:
     model = models.PushRequest if endpoint == "push" else models.CampaignRequest
     if is_large(body):
         raise Unreadable(f"over {LARGE} bytes beside the users, which is more than devices accept - at `$`")
-    value = read_json(body)
+    value = _read(msgspec.json.Decoder(), body)
     tree = [(show_path(node.path), node) for node in nodes(value, model)]
     for path, node in tree:  # before types are checked: `userIDs` is unknown, not a missing `userIds`
         _check_names(path, node)

@@ -251,17 +251,12 @@ async def _observe(request: FakeRequest, fault: Fault | None, evidence: Evidence
 
 
 def _answer(request: FakeRequest, fault: Fault | None) -> tuple[int, CIMultiDict[str], bytes]:
-    headers, body = CIMultiDict[str](), b""
-    if fault is None and request.path == PUSH.path:
-        return 204, headers, body
-    if fault is None:
-        body = b'{"uuid": "%b"}' % str(uuid.uuid4()).encode()
-    else:
-        headers.update(headers_of(fault))
-        body = fault.body.encode()
-    if body:
-        headers.setdefault("Content-Type", "application/json")
-    return 200 if fault is None or fault.code is None else fault.code, headers, body
+    if fault is not None:
+        return fault.code or 200, headers_of(fault), fault.body.encode()
+    if request.path == PUSH.path:
+        return 204, CIMultiDict(), b""
+    body = b'{"uuid": "%b"}' % str(uuid.uuid4()).encode()
+    return 200, CIMultiDict({"Content-Type": "application/json"}), body
 
 
 async def _run_inline(work: Callable[[], Any]) -> Any:

@@ -36,7 +36,7 @@ def box(store):
 
 
 def ids(store, box):
-    return [request.id for request in store.requests(box, forward=True)]
+    return [request.id for request in reversed(store.requests(box))]
 
 
 # Bounds

@@ -111,7 +111,7 @@ class Inboxes(RuleBasedStateMachine):
             most = {user: max(self.contents[key][user, text] for text in ("", "hello", "another")) for user in USER_IDS}
             assert duplicates(self.store, box) == {user: times for user, times in most.items() if times > 1}
             listed = self.listed[key]
-            assert [request.id for request in self.store.requests(box, forward=True)] == [row.id for row in listed]
+            assert [request.id for request in reversed(self.store.requests(box))] == [row.id for row in listed]
             assert grouped(self.store, box) == groups(listed)
             accepted, pushes = self.store.delivered(box, "ann")
             assert accepted == self.counts[key]["ann"]

@@ -36,6 +36,7 @@ from pushsdk.emulator.store.records import (
 from pushsdk.emulator.store.search import Search
 
 NO_BOUND = (1 << 63) - 1
+_MOST_DELIVERED = 1000
 _SLACK = 100  # an overfull store drops a hundredth more, or each further request would drop another
 _ALL = Search()
 
@@ -206,9 +207,7 @@ class Store:
             users = (UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same)
             return list(islice(users, limit))
 
-    def delivered(
-        self, inbox: InboxRef, user_id: str, *, limit: int = 1000, size: int = NO_BOUND
-    ) -> tuple[int, list[Delivered]]:
+    def delivered(self, inbox: InboxRef, user_id: str, *, size: int = NO_BOUND) -> tuple[int, list[Delivered]]:
         """Return `accepted` and the user's newest stored pushes, oldest first, in one snapshot.
 
         Bodies are included newest first, up to ``size`` bytes in all; further ones are empty.
@@ -216,7 +215,7 @@ class Store:
         key = user_key(user_id)
         with self.open().reading() as db:
             (accepted,) = db.execute(_ACCEPTED, (inbox.id, *key)).fetchone()
-            rows = db.execute(_SQL["delivered"], (inbox.id, *key, limit, size)).fetchall()
+            rows = db.execute(_SQL["delivered"], (inbox.id, *key, _MOST_DELIVERED, size)).fetchall()
         return accepted, [Delivered(**row) for row in rows]
 
     # Requests
@@ -241,16 +240,15 @@ class Store:
         after: int = 0,
         before: int = NO_BOUND,
         limit: int = 100,
-        forward: bool = False,
         grouped: bool = False,
     ) -> list[RequestSummary]:
-        """Return stored requests with ``after`` < id < ``before``, newest first, or oldest first if ``forward``.
+        """Return stored requests with ``after`` < id < ``before``, newest first.
 
         With ``grouped``, return the newest request in each group with ``after`` < group < ``before``.
         """
         key = '"group"' if grouped else "id"
         where, values = _where(inbox, search, after, before, key)
-        order = f"GROUP BY requests.{key} ORDER BY requests.{key} {'ASC' if forward else 'DESC'} LIMIT ?"
+        order = f"GROUP BY requests.{key} ORDER BY requests.{key} DESC LIMIT ?"
         return [_summary(row) for row in self._all(f"{_SQL['request']} {where} {order}", *values, limit)]
 
     def request(self, inbox: InboxRef, number: int) -> tuple[RequestSummary, bytes] | None:
