@@ -19,6 +19,7 @@ import asyncio
 import logging
 import math
 import os
+import threading
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
@@ -377,7 +378,7 @@ class AsyncPushClient(ClientViews):
         *,
         custom_fields: Mapping[str, Any] | None = None,
         run: AnyPath | None = None,
-        stop: asyncio.Event | None = None,
+        stop: asyncio.Event | threading.Event | None = None,
         dedupe: bool = True,
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
@@ -422,7 +423,7 @@ class AsyncPushClient(ClientViews):
         requests: Iterable[AnyRequest] | AsyncIterable[AnyRequest],
         *,
         run: AnyPath | None = None,
-        stop: asyncio.Event | None = None,
+        stop: asyncio.Event | threading.Event | None = None,
         **options: Unpack[RunOptions],
     ) -> BroadcastReport:
         """Send many requests, each with its own message: planned, claimed and settled like a ``broadcast``.
@@ -442,7 +443,7 @@ class AsyncPushClient(ClientViews):
         return await api.send_each(self._lifetime, settings, requests)
 
     async def resume(
-        self, run: AnyPath, *, stop: asyncio.Event | None = None, **options: Unpack[RunOptions]
+        self, run: AnyPath, *, stop: asyncio.Event | threading.Event | None = None, **options: Unpack[RunOptions]
     ) -> BroadcastReport:
         """Resume a run file. Needs nothing but the file and a client with the same base_url.
 
@@ -500,7 +501,7 @@ class AsyncPushClient(ClientViews):
             content = self._content = Content(encoded, fields, options, key)
         return content
 
-    def _run_settings(self, run: AnyPath | None, stop: asyncio.Event | None, options: RunOptions) -> RunSettings:
+    def _run_settings(self, run: AnyPath | None, stop: Any, options: RunOptions) -> RunSettings:
         """Return the settings for a run. Raises TypeError for an option that does not exist."""
         self._lifetime.enter()
         from pushsdk._runs.pipeline import RunSettings

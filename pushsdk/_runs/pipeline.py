@@ -29,6 +29,7 @@ from pushsdk._runs.progress import OnProgress, Pace
 from pushsdk._runs.run_file.file import filled_in, run_path
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
 from pushsdk._runs.sender import ChunkAttempt, ChunkSender
+from pushsdk._runs.stopping import StopEvent
 
 logger = logging.getLogger("pushsdk")
 OnUnknown = Literal["skip", "resend"]
@@ -38,7 +39,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The options for one run. Raises ConfigurationError or RunFileError for an option with a wrong type or value."""
 
     run: AnyPath | None
-    stop: asyncio.Event | None
+    stop: StopEvent | None
     sending: Options
     credentials: Credentials
     on_unknown: OnUnknown = "skip"
@@ -81,6 +82,7 @@ class Pipeline:
             not_after=min(filter(None, (journal.header.not_after, settings.not_after)), default=None),
             varied=journal.header.message is None,
             resends=settings.on_unknown == "resend",
+            stop=settings.stop,
         )
         #: Ends the run early.
         self.stopping = self._sender.stopping
@@ -110,16 +112,13 @@ class Pipeline:
         self._log.give_up_claims()
         self._log_phase("begins")
         self._tick()
-        helpers = [self._engine.loop.create_task(self.stopping.tick(self._tick))]
-        if self._settings.stop is not None:
-            helpers.append(self._engine.loop.create_task(self._await_stop(self._settings.stop)))
+        ticker = self._engine.loop.create_task(self.stopping.tick(self._tick))
         try:
             await self._restrict()
             await self._send_all()
             await self._explain_rest()
         finally:
-            for helper in helpers:
-                helper.cancel()
+            ticker.cancel()
             self._note(ended=time.time())
             await self._log.flush()
         self._log.check()
@@ -305,10 +304,6 @@ class Pipeline:
         for part, verdict in [] if self._is_limited else untried:
             self._sender.reject(part, verdict)
         return False
-
-    async def _await_stop(self, stop: asyncio.Event) -> None:
-        await stop.wait()
-        self.stopping.stop("asked", "Ctrl-C, a signal or stop= ended it")
 
     def _tick(self) -> None:
         self._report()

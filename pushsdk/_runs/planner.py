@@ -23,6 +23,7 @@ from pushsdk._io.threads import Offload, settled
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
 from pushsdk._runs.run_file.file import OTHER_USERS, run_file_error
 from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.stopping import StopEvent
 
 T = TypeVar("T")
 
@@ -91,7 +92,7 @@ class Planner:
         *,
         offload: Offload,
         report: Callable[[int], None],
-        stop: asyncio.Event | None,
+        stop: StopEvent | None,
     ) -> None:
         self._journal = journal
         self._header = journal.header

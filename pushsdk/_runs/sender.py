@@ -28,7 +28,7 @@ from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._io.request import ClaimedRequest, WholePart
 from pushsdk._runs.plan import ANOTHER_TEXT, MOST_ANSWERS, ChunkRequest, UserRange
-from pushsdk._runs.stopping import Stopping
+from pushsdk._runs.stopping import StopEvent, Stopping
 
 logger = logging.getLogger("pushsdk")
 
@@ -102,10 +102,11 @@ class ChunkSender:
         varied: bool,
         resends: bool = False,
         not_after: datetime | None = None,
+        stop: StopEvent | None = None,
     ) -> None:
         """``varied``: every chunk has its own message. ``resends``: requests with an UNKNOWN outcome are resent.
 
-        ``not_after`` is the time after which no request is begun.
+        No request is begun after the time ``not_after``, or once ``stop`` is set.
         """
         #: The client's parts.
         self.engine = engine
@@ -118,7 +119,9 @@ class ChunkSender:
         self._varied = varied
         self._resends = resends
         #: Ends the sending early.
-        self.stopping = Stopping(engine.timers, engine.limiter.rate_limiter, stop_policy, not_after)
+        self.stopping = Stopping(
+            engine.timers, engine.limiter.rate_limiter, stop_policy, not_after=not_after, event=stop
+        )
         #: The record of responses to the message that all chunks share.
         self.message = MessageRecord()
         # Held by the chunk that tests whether the message is to blame.
@@ -319,7 +322,7 @@ class ChunkSender:
     async def _take_slot(self, users: int) -> bool:
         """Wait for a slot. Return False if the sending stops first."""
         limiter = self.engine.limiter
-        if self.stopping.reason is not None:
+        if not self.stopping.may_begin():
             return False
         if limiter.try_acquire(users):
             return True
@@ -332,7 +335,7 @@ class ChunkSender:
 
     async def _wait(self, tries: int, verdict: Verdict) -> bool:
         """Wait after a failure. Return False if the sending stops first."""
-        if self.stopping.reason is not None:
+        if not self.stopping.may_begin():
             return False
         seconds = self._options.policy.backoff(tries, verdict.attempts[-1], random.random())  # noqa: S311 - jitter
         self.waiting += 1

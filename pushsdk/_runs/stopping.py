@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,6 +17,8 @@ from pushsdk._runs.plan import StopCause, StopReason
 from pushsdk._runs.progress import TICK
 
 logger = logging.getLogger("pushsdk")
+#: Asked whether it is set, never awaited: so it may belong to any thread.
+StopEvent = asyncio.Event | threading.Event
 
 
 class SendingClock:
@@ -54,7 +57,13 @@ class Stopping:
     """Stops one run. Made inside the event loop."""
 
     def __init__(
-        self, timers: TimerWheel, rate_limiter: RateLimiter, policy: StopPolicy | None, not_after: datetime | None
+        self,
+        timers: TimerWheel,
+        rate_limiter: RateLimiter,
+        policy: StopPolicy | None,
+        *,
+        not_after: datetime | None,
+        event: StopEvent | None,
     ) -> None:
         self._timers = timers
         self._rate_limiter = rate_limiter
@@ -64,11 +73,14 @@ class Stopping:
         # Requests that wait for a slot or after a failure: ``stop`` wakes them.
         self._waiting: set[DeadlineScope] = set()
         self._not_after = not_after
+        self._event = event
         #: The reason for an early end; None so far. Set by ``stop``, and to None by the pipeline if all was sent.
         self.reason: StopReason | None = None
 
     def may_begin(self) -> bool:
-        """Return True if a request may be begun now. Stop if it is too late."""
+        """Return True if a request may be begun now. Stop if it is too late, or if the caller's event is set."""
+        if self._event is not None and self._event.is_set():
+            self.stop("asked", "Ctrl-C, a signal or stop= ended it")
         # The wall clock: the loop's stands still while the machine sleeps.
         end = self._not_after
         if end is not None and datetime.now(UTC) >= end:
@@ -81,8 +93,7 @@ class Stopping:
             await asyncio.sleep(TICK)
             report()
             self.check(self.clock.now())
-            if self._waiting:
-                self.may_begin()
+            self.may_begin()
 
     def stop(self, by: StopCause, reason: str) -> None:
         """Start nothing more; requests in flight complete. The first reason stays."""

@@ -5,7 +5,6 @@ It drives an AsyncPushClient in an event loop that runs in a thread (``loop_thre
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import threading
 import warnings
@@ -37,9 +36,6 @@ from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall
 if TYPE_CHECKING:
     from pushsdk._audience.audience import Audience
     from pushsdk._runs.report import BroadcastReport
-
-# Seconds between two checks of a ``threading.Event`` that stops a run.
-STOP_CHECK = 0.05
 
 
 def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall[Receipt]) -> None:
@@ -294,10 +290,9 @@ class PushClient(ClientViews):
         users = async_readable("user_ids", user_ids, call.callbacks.put)
         return self._run(
             call,
-            lambda inner, stop: inner.broadcast(
+            lambda inner: inner.broadcast(
                 users, message, custom_fields=custom_fields, run=run, stop=stop, dedupe=dedupe, **options
             ),
-            stop,
             options,
         )
 
@@ -322,7 +317,7 @@ class PushClient(ClientViews):
         """
         call: ThreadCall[BroadcastReport] = ThreadCall()
         items = async_readable("requests", requests, call.callbacks.put)
-        return self._run(call, lambda inner, stop: inner.send_each(items, run=run, stop=stop, **options), stop, options)
+        return self._run(call, lambda inner: inner.send_each(items, run=run, stop=stop, **options), options)
 
     def resume(
         self, run: AnyPath, *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
@@ -337,7 +332,7 @@ class PushClient(ClientViews):
         Raises:
             RunFileError: The file is not a run, is in use or damaged, or its plan was never finished.
         """
-        return self._run(ThreadCall(), lambda inner, stop: inner.resume(run, stop=stop, **options), stop, options)
+        return self._run(ThreadCall(), lambda inner: inner.resume(run, stop=stop, **options), options)
 
     def flush(self) -> None:
         """Send lingering calls at once, and wait until every call made so far, in any thread, is complete."""
@@ -355,36 +350,17 @@ class PushClient(ClientViews):
     def _run(
         self,
         call: ThreadCall[BroadcastReport],
-        start: Callable[[AsyncPushClient, asyncio.Event | None], Coroutine[Any, Any, BroadcastReport]],
-        stop: threading.Event | None,
+        start: Callable[[AsyncPushClient], Coroutine[Any, Any, BroadcastReport]],
         options: RunOptions,
     ) -> BroadcastReport:
         """Perform the run that ``start`` starts. ``options`` belongs to this call: ``on_progress`` is replaced."""
-        check("stop", stop, threading.Event | None)
         thread, client = self._enter()
         on_progress = options.get("on_progress")
         check("on_progress", on_progress, Callable[[Any], object] | None)
         if on_progress is not None:
             report = guarded("on_progress", on_progress)
             options["on_progress"] = lambda progress: call.callbacks.put(functools.partial(report, progress))
-
-        async def work() -> BroadcastReport:
-            if stop is None:
-                return await start(client, None)
-            event = asyncio.Event()
-
-            async def watch() -> None:
-                while not stop.is_set():  # noqa: ASYNC110 - a threading.Event can't be awaited
-                    await asyncio.sleep(STOP_CHECK)
-                event.set()
-
-            watcher = asyncio.create_task(watch())
-            try:
-                return await start(client, event)
-            finally:
-                watcher.cancel()
-
-        call.work = work
+        call.work = lambda: start(client)
         return thread.perform(call)
 
     def _enter(self) -> tuple[LoopThread, AsyncPushClient]:

@@ -26,7 +26,7 @@ LEFT_OUT = ("submit", "batch", "closed")
 OTHER_TYPES = {
     " | AsyncIterable[str]": "",
     " | AsyncIterable[AnyRequest]": "",
-    "asyncio.Event": "threading.Event",
+    "asyncio.Event | ": "",
 }
 
 

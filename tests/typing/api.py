@@ -297,7 +297,9 @@ async def broadcasts(client: AsyncPushClient, message: MobilePush) -> None:
     personal = Audience.query("FROM 'users.csv'").personalize(message, into="text")
     assert_type(personal, Personalized)
     await client.send_each(personal)
-    results = await client.send_each([PushRequest(user_ids=["a"], message=message), {"userIds": ["b"]}], limit=10)
+    results = await client.send_each(
+        [PushRequest(user_ids=["a"], message=message), {"userIds": ["b"]}], stop=threading.Event()
+    )
     resumed = await client.resume(Path("spring.run"), stop=asyncio.Event(), durable=True)
     for row in read_report("spring.run").rows(Outcome.UNKNOWN, Outcome.REJECTED):
         assert_type(row, Row)
