@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from support.command_line import run_here
-from support.docs import DOCUMENTS, GUIDE, README, ROOT, page, run
+from support.docs import DOCUMENTS, GUIDE, MODULES, README, ROOT, page, run
 from support.programs import run_pytest
 from support.service_thread import served
 
@@ -98,12 +98,24 @@ def test_every_module_has_a_name_of_its_own_and_is_run_by_a_dedicated_test():
     assert [name for name in names if name not in tests] == []
 
 
-@pytest.mark.parametrize("name", ["quickstart", "throttling", "tenants"])
+@pytest.mark.parametrize("name", ["quickstart", "tenants"])
 def test_a_page_on_a_task_begins_with_a_whole_program_that_prints_what_is_shown(service, name, capsys):
     blocks = page(name).blocks
     program, output = next(pair for pair in itertools.pairwise(blocks) if pair[0].language == "python")
     exec(program.source, {"__name__": "__main__"})
     assert capsys.readouterr().out == output.text
+
+
+def test_a_burst_at_a_service_that_throttles_is_sent_in_the_end(capsys):
+    burst = MODULES["burst.py"]
+    for usual, faster in {"2000": "200", "rate=20": "rate=50", ".api_key)": ".api_key, timeout=1.0)"}.items():
+        assert usual in burst
+        burst = burst.replace(usual, faster)
+    exec(burst, {"__name__": "__main__"})
+    codes, report, totals = capsys.readouterr().out.splitlines()
+    assert re.match(r"Counter\(\{'not-sent-throttled': \d", codes)
+    assert re.match(r"<BroadcastReport: (\d+) of \1 users accepted", report)
+    assert "'users': 200, 'duplicates': 0" in totals
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------

@@ -168,9 +168,15 @@ def _lines(file: IO[bytes], context: ReadContext, longest: int = LONGEST_ROW) ->
             text = line.decode()
         except UnicodeDecodeError:
             raise context.error("not UTF-8: save the file as UTF-8 text") from None
-        if "\0" in text:
-            raise context.error("holds a NUL character: is the file UTF-8 text?")
+        _check_text(text, context)
         yield text.removeprefix("\ufeff") if context.line == 1 else text
+
+
+def _check_text(line: str, context: ReadContext) -> None:
+    if "\0" in line:
+        raise context.error("holds a NUL character: is the file UTF-8 text?")
+    if context.line <= 2 and re.match(r"\s*[+-]{3,}[\s+-]*$", line):
+        raise context.error("the rule below a table's header: print the ids alone, as psql -At does")
 
 
 def _unreadable(name: str, error: OSError) -> ValidationError:

@@ -45,7 +45,10 @@ class Facts(Wording, msgspec.Struct, frozen=True):
     @property
     def decisive(self) -> Attempt:
         """The attempt that decided. For a call without one, its failure as an attempt."""
-        return self.verdict.decisive or Attempt(outcome=self.verdict.outcome, reason=self._failure())
+        verdict = self.verdict
+        return verdict.decisive or Attempt(
+            outcome=verdict.outcome, reason=self._failure(), retry_after=verdict.retry_after
+        )
 
     def render(self, names: Mapping[str, str]) -> str:
         """Return the outcome, the cause, the risk of another call, and the fix."""
@@ -111,8 +114,9 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         """Return the pause that the service asked for, and the setting that is shorter; ``""`` if none ended it."""
         if self.bound is None:
             return ""
-        pause = _seconds(self.verdict.retry_after)
-        return _BOUNDS.get(self.verdict.failure, "").format(bound=f"{self.bound:g}", pause=pause)
+        wait = _seconds(self.verdict.retry_after)
+        pause = f"for {wait}, and less is left of the " if self.verdict.retry_after else ""
+        return _BOUNDS.get(self.verdict.failure, "").format(bound=f"{self.bound:g}", wait=wait, pause=pause)
 
     def _fix(self, target: Target, names: Mapping[str, str]) -> str:
         """Return sentences on the fix, and on where the answer is; ``""`` if there is nothing to say."""
@@ -154,8 +158,8 @@ _HEADS = {Outcome.UNKNOWN: "outcome unknown", Outcome.REJECTED: "rejected", Outc
 _TOTAL = "total timeout {bound} s"
 _BOUNDS: Mapping[Failure | None, str] = {
     **dict.fromkeys({*OUT_OF_TIME, Failure.TOO_LATE}, _TOTAL),
-    Failure.PAUSED: f"in {{pause}}, and less is left of the {_TOTAL}",
-    Failure.TOO_LONG: "{pause}, RetryPolicy(max_retry_after={bound})",
+    Failure.THROTTLED: "{pause}" + _TOTAL,
+    Failure.TOO_LONG: "{wait}, RetryPolicy(max_retry_after={bound})",
 }
 # The text names these if they ended a request whose last attempt was retryable.
 _OUR_REASONS = frozenset({*_BOUNDS, Failure.BUDGET, Failure.CLOSED})
@@ -163,7 +167,6 @@ _UNSEEN = ". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown her
 _LIMITS = "see: pushsdk docs timeouts-and-limits"
 _THROTTLING = "see: pushsdk docs throttling"
 _OUTCOMES = "see: pushsdk docs outcomes"
-_FEWER = ". Send fewer at a time; for a burst, raise {timeout}; " + _THROTTLING
 _BURST = "N calls at R a second take N/R s: raise {timeout}, or use send_each; " + _THROTTLING
 _RATE = ". If this recurs, set {rate} below the service's limit; " + _THROTTLING
 _WRONG_URL = ". base_url is probably wrong: check its host and its path, which must end before /v1"
@@ -195,12 +198,10 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({Failure.THROTTLED}, ". Call again {when}. " + _BURST),
     ({Failure.RATE}, ". " + _BURST),
     ({Failure.NO_SLOT}, ". Raise {in_flight}, or {timeout} for a burst; " + _LIMITS),
-    ({Failure.BUSY}, _FEWER),
-    ({Failure.NO_TIME}, _FEWER),
+    ({Failure.NO_TIME}, ". Send fewer at a time; for a burst, raise {timeout}; " + _THROTTLING),
     ({Failure.DEADLINE}, ". Raise {timeout} if the service needs longer; " + _LIMITS),
     ({Failure.ATTEMPT_TIMEOUT}, ". Raise {attempt_timeout} if the service needs longer; " + _LIMITS),
     ({Failure.QUEUE_FULL}, ". Call again later, or raise Limits(queued_users=..., queued_bytes=...)"),
-    ({Failure.PAUSED}, ". Call again after this pause; " + _THROTTLING),
     ({Failure.BUDGET}, ". The service fails too often; see: pushsdk docs retries"),
     ({Failure.NOT_LISTED}, ": see {only_users}"),
     ({429}, ". Call again {when}" + _RATE),

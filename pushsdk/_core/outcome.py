@@ -54,11 +54,9 @@ class Failure(StrEnum):
     RESET = "the connection broke"
     UNREADABLE = "the answer could not be parsed as HTTP"
     QUEUE_FULL = "the client's queue is full"
-    THROTTLED = "the service throttled the client until too little time was left"
+    THROTTLED = "the service throttles the client past the call's deadline"
     RATE = "the client's rate gave it no turn in time"
     NO_SLOT = "as many requests as may be in flight were in flight until too little time was left"
-    BUSY = "the service answered earlier requests too slowly"
-    PAUSED = "the service asked for a pause that ends after the call's deadline"
     TOO_LONG = "the service asked to wait longer than max_retry_after"
     TOO_LATE = "the next wait would pass the deadline"
     BUDGET = "the retry budget is used up"
@@ -68,10 +66,7 @@ class Failure(StrEnum):
     OTHER = "the transport failed"
 
 
-THROTTLED = frozenset({Failure.PAUSED, Failure.THROTTLED})
-"""Failures that the service has asked for."""
-
-OUT_OF_TIME = THROTTLED | {Failure.DEADLINE, Failure.NO_TIME, Failure.RATE, Failure.NO_SLOT, Failure.BUSY}
+OUT_OF_TIME = frozenset({Failure.THROTTLED, Failure.DEADLINE, Failure.NO_TIME, Failure.RATE, Failure.NO_SLOT})
 """Failures to begin a call in time."""
 
 NEEDS_A_FIX = frozenset(

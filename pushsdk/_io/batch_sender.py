@@ -260,10 +260,11 @@ class BatchSender:
 
     def _in_time(self, is_late: IsLate, part: BatchPart, verdict: Verdict) -> BatchPart:
         """Return the part without its late units, which end with the verdict so far."""
+        reason = self._sender.limiter.reason_for(Failure.NO_TIME)
         for unit in filter(is_late, part.units):
-            self._pending.settle(unit.call, unit.users, msgspec.structs.replace(verdict, failure=Failure.NO_TIME))
+            self._pending.settle(unit.call, unit.users, msgspec.structs.replace(verdict, failure=reason))
             if not verdict.attempts:
-                self._sender.note_not_begun(len(unit.users), unit.deadline)
+                self._sender.note_not_begun(len(unit.users), unit.deadline, reason)
         return BatchPart.of([*itertools.filterfalse(is_late, part.units)], part.history)
 
     def note_sent(self, request: BatchRequest) -> None:

@@ -18,7 +18,7 @@ from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batc
 from pushsdk._core.body import EncodedIds, encode_user_ids
 from pushsdk._core.errors import PushError
 from pushsdk._core.learned_sizes import LearnedSizes
-from pushsdk._core.outcome import OUT_OF_TIME, THROTTLED, Failure, Outcome, Verdict
+from pushsdk._core.outcome import OUT_OF_TIME, Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
 from pushsdk._io.batch_sender import BatchSender
@@ -65,7 +65,7 @@ class SendQueue:
             call.caller = self._observer.caller(self._loop.time())
         call.ids = EncodedIds(b"")
         is_paused = self._limiter.rate_limiter.paused_until > call.deadline
-        failure = Failure.QUEUE_FULL if self._raise_when_full else Failure.PAUSED if is_paused else None
+        failure = Failure.QUEUE_FULL if self._raise_when_full else Failure.THROTTLED if is_paused else None
         try:
             failure = failure or await self._backlog.wait_for_room(self.timers, call.deadline)
         except asyncio.CancelledError:
@@ -220,7 +220,7 @@ class SendQueue:
         elif deadline < entry.deadline:
             entry.include(deadline)
         if is_closed or until > deadline:
-            entry.fail(Failure.CLOSED if is_closed else Failure.PAUSED, before=until)
+            entry.fail(Failure.CLOSED if is_closed else Failure.THROTTLED, before=until)
 
     def leave(self, call: Call, batch: Batch, reason: Failure) -> None:
         """Remove the call from a batch that is not in flight: its users are proven not sent."""
@@ -243,7 +243,7 @@ class SendQueue:
             self._sender.note_not_begun(len(call.users), call.deadline, reason)
 
     def _not_sent(self, reason: Failure) -> Verdict:
-        pause = self._limiter.rate_limiter.pause_left(self._loop.time()) if reason in THROTTLED else None
+        pause = self._limiter.rate_limiter.pause_left(self._loop.time()) if reason is Failure.THROTTLED else None
         return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause or None)
 
     def _dispatch_opened(self) -> None:

@@ -21,7 +21,7 @@ from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
 from pushsdk._core.judging import judge, plain_attempt
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import ACCEPTED, NO_HEADERS, REJECTED, THROTTLED, Attempt, Evidence, Failure, Verdict
+from pushsdk._core.outcome import ACCEPTED, NO_HEADERS, REJECTED, Attempt, Evidence, Failure, Verdict
 from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, retry_cost
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count, trace_of
@@ -217,7 +217,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         elif at_least > request.options.policy.max_retry_after:
             request.failure = Failure.TOO_LONG
         elif self.loop.time() + max(wait, at_least) >= request.deadline:
-            request.failure = Failure.PAUSED if at_least else Failure.TOO_LATE
+            request.failure = Failure.THROTTLED if at_least else Failure.TOO_LATE
         elif self.budget.tokens < retry_cost(last):
             request.failure = Failure.BUDGET
         return request.failure is None
@@ -246,12 +246,12 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             request.failure = Failure.CLOSED
         elif not limiter.try_acquire(users):
             if limiter.rate_limiter.paused_until > request.deadline:
-                request.failure = Failure.PAUSED
+                request.failure = Failure.THROTTLED
             else:
                 with self._queued(request):
                     await limiter.acquire(users, deadline=request.deadline, is_urgent=request.options.is_urgent)
                 request.failure = request.failure and limiter.reason_for(request.failure)
-        if request.failure in THROTTLED:
+        if request.failure is Failure.THROTTLED:
             request.evidence = Evidence(retry_after=limiter.rate_limiter.pause_left(self.loop.time()))
 
     async def _attempt(self, request: ApiRequest, *, is_begun: bool = False) -> bool:
@@ -402,9 +402,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             span, flight.span = flight.span, None
             span.end(attempt, request.evidence.failure)
 
-    def note_not_begun(self, users: int, deadline: float, reason: Failure = Failure.NO_TIME) -> None:
+    def note_not_begun(self, users: int, deadline: float, reason: Failure) -> None:
         """Count users whose call ended before its first byte as its time was short, and report them."""
-        is_throttled, left = reason in THROTTLED, max(0.0, deadline - self.loop.time())
+        is_throttled, left = reason is Failure.THROTTLED, max(0.0, deadline - self.loop.time())
         self.counters.not_begun += users
         self.counters.throttled += users * is_throttled
         if self.emit is not None:
@@ -416,7 +416,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             until = self.loop.time() + seconds
             logger.info("pausing for %.3f s, as the service asked", seconds)
             self.limiter.pause(until)
-            self.timers.fail(Failure.PAUSED, before=until)
+            self.timers.fail(Failure.THROTTLED, before=until)
             if self.emit is not None:
                 self.emit(ClientPaused(seconds=seconds))
 

@@ -37,7 +37,7 @@ from pushsdk.claims.store import ClaimStore, Store, close_store
 T = TypeVar("T")
 IN_FLIGHT = (
     "outcome unknown: another call with this idempotency_key claimed the users {:.0f} s ago and may be in flight for "
-    "{} s more; this call sent nothing: call again with the same key after that; see: pushsdk docs idempotency"
+    "{} s more; this call sent nothing: call again with the same key after that; see: pushsdk claims show {}"
 )
 
 
@@ -112,7 +112,7 @@ class KeyedCall:
             now, entry = time.time(), self.entry
             seconds = math.ceil(entry.sending_until - now)
             if seconds > 0 and not error.attempts and not entry.states().count(UserState.UNKNOWN):
-                error.args = (IN_FLIGHT.format(max(now - entry.claimed_at, 0), seconds),)
+                error.args = (IN_FLIGHT.format(max(now - entry.claimed_at, 0), seconds, entry.job),)
                 error.retryable, error.retry_after = True, float(seconds)
             raise
 

@@ -334,7 +334,7 @@ class Emulator(Accepted):
     @property
     def requests(self) -> int:
         """The number of requests on the wire, for any key, refused and failed ones too."""
-        return self._service.requests
+        return self._inboxes.requests.total()
 
     def inbox(self, api_key: str | None = None) -> Inbox:
         """Return the inbox for this key, by default for ``emulator.api_key``."""
@@ -356,7 +356,7 @@ class Emulator(Accepted):
         """Empty the inbox for ``api_key``, and restart the faults and the request count."""
         self.inbox().forget()
         self.set_faults(self.faults)
-        self._service.requests = 0
+        self._inboxes.requests.clear()
 
 
 def _in_url(host: str) -> str:

@@ -54,7 +54,6 @@ class PushService:
         self._log = log
         self.inboxes = inboxes
         self.ahead: float = 0.0  # seconds that the service's clock was set forward
-        self.requests: int = 0  # all requests on the wire, refused ones too
         self.unmatched: deque[Unmatched] = deque(maxlen=_MAX_UNMATCHED)  # newest last
 
     def now(self) -> float:
@@ -63,7 +62,7 @@ class PushService:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; accept the request at most once, and only if its body arrived completely."""
-        self.requests += 1
+        self.inboxes.requests[request.headers.get("Api-Key", "")] += 1
         try:
             self.guard.check_request(request.method, request.path, request.headers)
             inbox = self.inboxes.of(request.headers["Api-Key"])

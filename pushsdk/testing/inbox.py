@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -27,7 +28,11 @@ __tracebackhide__ = True  # by pytest: a failure shows the test's line
 _MAX_ROWS = 20  # requests, or users, in a failure text
 _MAX_CHARACTERS = 60  # per text
 _MAX_TEXTS = 3  # languages
-_NOTHING = "no request with this test's key. Code that reads the variables needs push_env, which sets them."
+_NOTHING = "no request with this test's key."
+_ELSEWHERE = (
+    "Another key or another path: {}. Does the code use push.base_url and push.api_key? To see another key's requests: "
+    "push.emulator.inbox(key)"
+)
 _LOOK_INTERVAL = 0.005  # seconds
 _OPTIONAL = "Pass `required=False` if that is fine."
 _BLOCKS = "wait_for() blocked this thread's event loop, and every task that would send: use `await push.until(...)`."
@@ -182,7 +187,7 @@ class PushInbox(Accepted):
         super().__init__(self._inbox._store, self._inbox._inboxes, api_key)
         self._inbox.label(label)
         self._ahead = 0.0  # seconds that this test advanced the clock
-        self._before = emulator.requests  # the requests from earlier tests
+        self._before = Counter(self._inboxes.requests)  # from earlier tests, by key
         self._contexts: list[FaultContext] = []
         self.shows_summary: bool = False  # a failure message includes the summary; set by _summarize
 
@@ -359,8 +364,9 @@ class PushInbox(Accepted):
         """Return a text that shows these requests, or all requests, for a failure."""
         self.shows_summary = True
         received = self._inbox.requests()
-        elsewhere = self.emulator.requests - self._before - len(received)
-        return summary(received if requests is None else requests, elsewhere=max(0, elsewhere))
+        elsewhere = Counter(self._inboxes.requests) - self._before
+        elsewhere[self.api_key] -= len(received)
+        return summary(received if requests is None else requests, elsewhere=+elsewhere)
 
 
 def _line(user_id: str | None, search: str) -> str:
@@ -425,8 +431,8 @@ def show_users(pushes: Mapping[str, int]) -> str:
     return "\n".join(lines)
 
 
-def summary(requests: Sequence[RequestSummary], *, elsewhere: int = 0) -> str:
-    """Return the newest requests in an inbox, one per line. ``elsewhere`` counts the requests that reached no inbox."""
+def summary(requests: Sequence[RequestSummary], *, elsewhere: Mapping[str, int]) -> str:
+    """Return the newest requests in an inbox, one per line. ``elsewhere`` counts the others by Api-Key."""
     accepted = sum(request.accepted for request in requests)
     received = f"{counted(len(requests), 'request')} with this test's key, and accepted {accepted:,}:"
     lines = [f"The service received {received if requests else _NOTHING}"]
@@ -435,12 +441,16 @@ def summary(requests: Sequence[RequestSummary], *, elsewhere: int = 0) -> str:
     rows = [_summary_row(request) for request in requests[-_MAX_ROWS:]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines += [f"  {'  '.join(map(str.ljust, row, widths)).rstrip()}" for row in rows]
+    return "\n".join([*lines, *_others(requests, elsewhere)])
+
+
+def _others(requests: Sequence[RequestSummary], elsewhere: Mapping[str, int]) -> Iterator[str]:
+    """Yield where the test's missing requests may be."""
     if elsewhere:
-        lines.append(
-            f"{counted(elsewhere, 'request')} had another key or another path: does the code use push.base_url and"
-            " push.api_key? To see another key's requests: push.emulator.inbox(key)"
-        )
-    return "\n".join(lines)
+        keys = [f"{counted(number, 'request')} with ...{key[-4:]}" for key, number in elsewhere.items()]
+        yield _ELSEWHERE.format(", ".join(keys))
+    elif not requests:
+        yield "Code that reads the variables needs push_env, which sets them."
 
 
 def _subject(request: RequestSummary) -> str:

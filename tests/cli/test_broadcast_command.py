@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import io
 import json
+import os
 import re
 import shlex
 import signal
@@ -151,7 +152,8 @@ def test_unknown_users_are_skipped_unless_they_are_resent(broadcast, command, se
     service.set_faults([Fault.reset_after(first=1)])
     result = broadcast()
     assert result.code == 3
-    assert "who may be pushed twice:  pushsdk resume spring.run --on-unknown resend" in result.err
+    assert f"who may have the push:  pushsdk report {os.getcwd()}/spring.run --outcome unknown\n" in result.err
+    assert "only if a second push is better than none:  pushsdk resume spring.run --on-unknown resend" in result.err
     assert "reasons: 3 users: the connection broke" in result.err
     result = broadcast()
     assert result.code == 3
@@ -170,7 +172,7 @@ def test_after_the_end_of_the_time_no_second_push_is_advised(broadcast, command,
     monkeypatch.setattr(stopping, "datetime", SimpleNamespace(now=lambda zone: datetime(2200, 1, 1, tzinfo=zone)))
     result = command("resume spring.run --on-unknown resend --not-after 2126-01-31T18:00+01:00")
     assert result.code == 3
-    assert "resume the run, or, if it was planned with --not-after, --exclude it and pass another --run; " in result.err
+    assert "to push to the rest, --exclude this run and pass another --run: pushsdk docs nightly-job#" in result.err
     assert "--on-unknown" not in result.err
 
 

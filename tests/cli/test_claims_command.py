@@ -191,7 +191,7 @@ def test_a_variable_names_a_store_on_a_server(command, monkeypatch, objects_url)
 @pytest.mark.parametrize(
     ("address", "code", "text"),
     [
-        ("sqlite:/no/store", 2, "no claims are kept at sqlite:/no/store; use sqlite:PATH"),
+        ("sqlite:/no/store", 2, "/no/store does not exist: is the path right? The first send"),
         ("claims.db", 2, "for a file, sqlite:claims.db"),
         ("memory:", 2, "no claims are kept at memory:; use sqlite:PATH"),
         ("redis://:s3cret@host:port", 2, "the URL of a Redis must be like"),

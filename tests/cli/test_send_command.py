@@ -75,7 +75,7 @@ def test_a_line_end_as_two_characters_is_told(command, service):
     ("fault", "words", "advice"),
     [
         (Fault.status(429), "--retry none", "set --rate below the service's limit;"),
-        (Fault.status(503, retry_after=60), "--timeout 0.5", "in 60 s, and less is left of the total timeout 0.5 s"),
+        (Fault.status(503, retry_after=60), "--timeout 0.5", "for 60 s, and less is left of the total timeout 0.5 s"),
     ],
 )
 def test_an_error_of_a_request_names_options(command, service, fault, words, advice):

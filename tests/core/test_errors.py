@@ -185,7 +185,7 @@ def verdict(*attempts, failure=None):
     [
         ([UNSENT], None, True),
         ([tried(NOT_SENT, reason=str(Failure.CERTIFICATE))], Failure.CERTIFICATE, False),
-        ([THROTTLED], Failure.PAUSED, True),
+        ([THROTTLED], Failure.THROTTLED, True),
         ([TOO_EARLY, BAD], None, False),
         ([LOST, UNSENT], None, False),
     ],

@@ -174,21 +174,21 @@ async def test_sends_that_expire_in_the_queue_or_find_no_room_in_time_count_as_n
 
 
 @pytest.mark.parametrize(
-    ("options", "seconds", "code"),
+    ("options", "rate", "seconds", "code"),
     [
-        ({}, 0.0, "throttled"),
-        ({"rate": Rate(users_per_second=20)}, 0.1, "rate"),
-        ({"limits": Limits(in_flight=4)}, 0.2, "no-slot"),
-        ({}, 1.0, "busy"),
+        ({}, 20, 0.01, "throttled"),
+        ({}, 5, 0.3, "throttled"),
+        ({"rate": Rate(users_per_second=20)}, 400, 0.1, "rate"),
+        ({"limits": Limits(in_flight=4)}, 400, 0.2, "no-slot"),
+        ({}, 400, 1.0, "no-time"),
     ],
 )
 @virtual
-async def test_a_call_that_waits_too_long_says_for_what(options, seconds, code):
+async def test_a_call_that_waits_too_long_says_for_what(options, rate, seconds, code):
     events = []
-    bucket = Bucket(20, 20)
-    service = FakeService(
-        then=lambda request: answer(after=seconds) if seconds or bucket.take(request.started)[0] else answer(429)
-    )
+    bucket = Bucket(rate, rate)
+    accepted, refused = answer(after=seconds), answer(429, after=seconds)
+    service = FakeService(then=lambda request: accepted if bucket.take(request.started)[0] else refused)
     async with client_of(service, timeout=random.uniform(1.5, 3.5), on_event=events.append, **options) as client:
         ended = await asyncio.gather(*[outcome_of(client.submit("user", titled(number))) for number in range(400)])
         untried = [error.code for error in ended if isinstance(error, PushError) and not error.attempts]

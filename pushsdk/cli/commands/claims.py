@@ -69,9 +69,13 @@ class StoreOptions:
     def open(self) -> ClaimStore:
         """Return the store. Raises a usage error for an unknown kind or a missing file."""
         kind, _, path = self.claims.partition(":")
-        # Memory and a typing error would be an empty store, in which nothing is claimed.
-        if kind == "memory" or (kind == "sqlite" and not Path(path).exists()):
+        # These would be an empty store, in which nothing is claimed.
+        if kind == "memory":
             raise usage_error(f"no claims are kept at {self.claims}; use {_LOCATIONS}")
+        if kind == "sqlite" and not Path(path).exists():
+            raise usage_error(
+                f"{path} does not exist: is the path right? The first send with an idempotency_key makes it"
+            )
         names = {"RedisClaims": {"prefix": self.prefix}, "PostgresClaims": {"table": self.table}}
         try:
             return store_at(self.claims, **names.get(SERVERS.get(kind, ""), {}))

@@ -693,15 +693,14 @@ def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment:
     _print_answers(result)
     _tell_unlisted(unlisted)
     if result.stopped_by == "not_after":
-        warn(
-            "to push to the rest: resume the run, or, if it was planned with --not-after, --exclude it and pass "
-            "another --run; see: pushsdk docs nightly-job#a-late-run"
-        )
+        warn("to push to the rest, --exclude this run and pass another --run: pushsdk docs nightly-job#a-late-run")
         return
     if result.not_sent > unlisted and not _is_plan(result):
         warn(f"to send the rest as planned:  {command}{comment}")
     if result.unknown:
-        warn(f"to resend to unknown users, who may be pushed twice:  {command} --on-unknown resend{comment}")
+        listing = command_line(["report", result.run], {"outcome": "unknown"})
+        warn(f"to list the unknown users, who may have the push:  {listing}")
+        warn(f"only if a second push is better than none:  {command} --on-unknown resend{comment}")
 
 
 def _is_plan(result: pushsdk.BroadcastReport) -> bool:
