@@ -3,7 +3,7 @@
 Decides and counts; the shell awaits. No order is promised between calls.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Self
 
@@ -97,28 +97,15 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
 class BatchState(IntEnum):
     """A batch's state. Calls join and leave until it is SENDING."""
 
-    OPEN = 0
-    """Collecting one loop turn's calls."""
-    LINGERING = 1
-    """Collecting calls for ``Batching.linger`` seconds."""
-    QUEUED = 2
-    """Waiting for a slot."""
-    SENDING = 3
+    WAITING = 0
+    """Waiting for more calls, or for a slot."""
+    SENDING = 1
     """In flight: its calls are fixed."""
-    DONE = 4
+    DONE = 2
     """Every call is settled, or has left."""
 
 
-OPEN, LINGERING, QUEUED, SENDING, DONE = BatchState
-
-TRANSITIONS: Mapping[BatchState, tuple[BatchState, ...]] = {
-    OPEN: (LINGERING, QUEUED, SENDING, DONE),
-    LINGERING: (QUEUED, DONE),
-    QUEUED: (SENDING, DONE),
-    SENDING: (DONE,),
-    DONE: (),
-}
-"""The states that may follow each state."""
+WAITING, SENDING, DONE = BatchState
 
 
 class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
@@ -135,7 +122,7 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """Body bytes that are not ids."""
     context: Any
     """The context variables from the call that opened the batch."""
-    state: BatchState = OPEN
+    state: BatchState = WAITING
     """Changed by ``Batches.advance`` only."""
     taken: set[str] | None = None
     """The ids in the batch. Created when a second call joins: most batches hold one call."""
@@ -219,10 +206,10 @@ class Batches:
         return batch
 
     def advance(self, batch: Batch, state: BatchState) -> None:
-        """Change the batch's state. Raises RuntimeError if TRANSITIONS does not allow it."""
-        if state not in TRANSITIONS[batch.state]:
+        """Change the batch's state. Raises RuntimeError unless the state is a later one."""
+        if state <= batch.state:
             raise RuntimeError(f"a batch that is {batch.state.name} can't become {state.name}")
-        if batch.state < SENDING <= state and self._joinable.get(batch.content) is batch:
+        if batch.state is WAITING and self._joinable.get(batch.content) is batch:
             del self._joinable[batch.content]
         batch.state = state
         if state is DONE:

@@ -167,35 +167,19 @@ def _test(kind: Any) -> _Test:
 
 def _passes(kind: Any) -> _Test:
     tests = [rule.test for rule in kind.__metadata__ if isinstance(rule, Rule) and rule.test]
-    return functools.reduce(_both, tests, _test(get_args(kind)[0]))
-
-
-def _both(first: _Test, second: _Test) -> _Test:
-    return lambda value: first(value) and second(value)
+    is_type = _test(get_args(kind)[0])
+    return lambda value: is_type(value) and all(test(value) for test in tests)
 
 
 def _is_any_of(kind: Any) -> _Test:
-    return functools.reduce(_either, map(_test, get_args(kind)))
-
-
-def _either(first: _Test, second: _Test) -> _Test:
-    return lambda value: first(value) or second(value)
-
-
-def _is_choice(kind: Any) -> _Test:
-    return lambda value: isinstance(value, str) and value in get_args(kind)
-
-
-def _is_function(kind: Any) -> _Test:
-    return lambda value: callable(value) and takes(value, *get_args(kind)[0]) and not is_async(value)
+    tests = [*map(_test, get_args(kind))]
+    return lambda value: any(test(value) for test in tests)
 
 
 def _is_instance(kind: Any) -> _Test:
     cls = get_origin(kind) or kind
     # A str iterates over its characters.
     not_this = str if cls in (Iterable, Sequence) else ()
-    if not get_args(kind):
-        return lambda value: isinstance(value, cls) and not isinstance(value, not_this)
     return lambda value: (
         isinstance(value, cls)
         and not isinstance(value, not_this)
@@ -207,8 +191,8 @@ _TESTS: dict[Any, Callable[[Any], _Test]] = {
     Annotated: _passes,
     Union: _is_any_of,
     UnionType: _is_any_of,
-    Literal: _is_choice,
-    Callable: _is_function,
+    Literal: lambda kind: lambda value: isinstance(value, str) and value in get_args(kind),
+    Callable: lambda kind: lambda value: callable(value) and takes(value, *get_args(kind)[0]) and not is_async(value),
     Any: lambda _: lambda value: True,
     # A bool is an int to Python, and a mistake to us.
     int: lambda _: lambda value: isinstance(value, int) and not isinstance(value, bool),

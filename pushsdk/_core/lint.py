@@ -159,16 +159,13 @@ def nodes(value: object, model: type[Model], path: Path = ()) -> list[LintNode]:
     if not isinstance(value, dict):
         return []
     found = [LintNode(path, model, value)]
-    children = _children(model)
-    for name in children:
-        if name not in value:
-            continue
-        below = value[name]
+    for name, child in _children(model).items():
+        below = value.get(name)
         if isinstance(below, list):
             for index, item in enumerate(below):
-                found += nodes(item, children[name], (*path, name, index))
+                found += nodes(item, child, (*path, name, index))
         else:
-            found += nodes(below, children[name], (*path, name))
+            found += nodes(below, child, (*path, name))
     return found
 
 

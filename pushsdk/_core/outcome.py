@@ -238,7 +238,7 @@ def verdict_of(attempts: Sequence[Attempt], evidence: Evidence, failure: Failure
     ``failure`` is set if this client ended the request, by a deadline or the retry budget.
     """
     return Verdict(
-        outcome=attempts[0].outcome if len(attempts) == 1 else join([attempt.outcome for attempt in attempts]),
+        outcome=join([attempt.outcome for attempt in attempts]),
         attempts=tuple(attempts),
         status=evidence.status,
         retry_after=evidence.retry_after,

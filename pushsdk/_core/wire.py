@@ -104,10 +104,7 @@ def encode_content(
     message: MobilePush | Mapping[str, Any], fields: Mapping[str, Any] | None, *, warn: bool = True
 ) -> tuple[bytes, bytes | None]:
     """Return the JSON for message and custom fields. Warns about a placeholder whose name is nearly a field's name."""
-    encoded = encode_message(message, warn=warn)
-    if fields is None:
-        return encoded, None
-    custom = encode_custom_fields(fields)
+    encoded, custom = encode_message(message, warn=warn), encode_custom_fields(fields)
     # ``in`` would raise and drop an error in CPython.
     if warn and fields and encoded.find(b"{{") >= 0:
         warn_of_placeholders(_names_in(encoded), fields, "custom_fields has")
@@ -159,21 +156,14 @@ def decode_campaign_created(body: bytes) -> CampaignCreated | None:
     return None
 
 
-class _Subject(msgspec.Struct, frozen=True):
-    """The words for a message or a campaign, and for a mapping that is taken for one."""
-
-    rule: str
-    is_misplaced: Callable[[Mapping[str, Any]], bool]
-    problem: str
-
-
-_SUBJECTS: Mapping[type[Model], _Subject] = {
-    MobilePush: _Subject(
+# The rule for a message or a campaign; the mistake that a mapping may be, and the words for it.
+_SUBJECTS: Mapping[type[Model], tuple[str, Callable[[Mapping[str, Any]], bool], str]] = {
+    MobilePush: (
         'message must be a MobilePush or a mapping, for example MobilePush(title={"en": "Hello"}, ios_enabled=True)',
         lambda fields: isinstance(fields.get("message"), dict),
         'expected a message, got a request around one: pass only the value of "message"',
     ),
-    CampaignRequest: _Subject(
+    CampaignRequest: (
         "request must be a CampaignRequest or a mapping",
         lambda fields: "message" not in fields and not fields.keys().isdisjoint(TEXTS),
         'expected a campaign, got a message: put it under "message"',
@@ -183,12 +173,12 @@ _SUBJECTS: Mapping[type[Model], _Subject] = {
 
 def _encode_checked(value: object, model: type[Model], path: Path, *, warn: bool = True) -> bytes:
     """Return the value's JSON. Raises ValidationError unless known fields have the model's types."""
-    subject = _SUBJECTS[model]
+    rule, is_misplaced, problem = _SUBJECTS[model]
     if not isinstance(value, (model, dict, Mapping)):
-        raise ValidationError(f"{subject.rule}; got {kind_of(value)}")
+        raise ValidationError(f"{rule}; got {kind_of(value)}")
     fields: dict[str, Any] = plain(value, path)
-    if subject.is_misplaced(fields):
-        raise value_error(path, subject.problem)
+    if is_misplaced(fields):
+        raise value_error(path, problem)
     typed(fields, type(value) if isinstance(value, model) else model, path)
     if warn:
         _warn(fields, model, path, type(value))

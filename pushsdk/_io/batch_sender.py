@@ -138,9 +138,9 @@ class BatchSender:
 
     def land(self, batch: Batch, is_plain: bool) -> None:
         """End a batch without a task: its response is a plain 204. Anything else is left to a task."""
+        if batch.state is DONE or batch in self.tasks:
+            return  # it was cancelled, or a task goes on with it
         request = batch.request
-        if request is None or request.flight.connection is None or batch in self.tasks:
-            return  # a task goes on with it, or it was cancelled
         try:
             verdict = self._sender.accept(request) if is_plain else None
             if verdict is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pushsdk._core.batching import DONE, LINGERING, QUEUED, SENDING, Batch, Batches, Call, Content
+from pushsdk._core.batching import DONE, WAITING, Batch, Batches, Call, Content
 from pushsdk._core.body import EncodedIds, encode_user_ids
 from pushsdk._core.errors import PushError
 from pushsdk._core.learned_sizes import LearnedSizes
@@ -53,7 +53,7 @@ class SendQueue:
         self.batch_sender = BatchSender(sender, pending, self._batches, sizes=sizes, batching=batching)
         # The batches opened in this loop turn, which are dispatched at its end.
         self._opened: list[Batch] = []
-        # The timers for the batches that are LINGERING.
+        # The timers for the batches that linger.
         self._lingering: dict[Batch, asyncio.TimerHandle] = {}
         #: Kept while calls are pending. Set by ``Lifetime``.
         self.until_end: object = None
@@ -153,7 +153,7 @@ class SendQueue:
                 self._backlog.enter(call.unsettled, len(call.ids) + 1)
                 if batch.entry is not None:
                     self._expect(batch, call.deadline)
-                if batch.state is LINGERING and self._batches.is_full(batch):
+                if batch in self._lingering and self._batches.is_full(batch):
                     self._dispatch(batch)
         except Exception:  # noqa: BLE001 - logged there
             if call.batch is None:
@@ -170,7 +170,6 @@ class SendQueue:
             # Now: thousands of calls in this loop turn may come before callbacks scheduled by ``call_soon``.
             self._dispatch(batch)
         elif self._linger and may_linger and not self._batches.is_full(batch):
-            self._batches.advance(batch, LINGERING)
             self._lingering[batch] = self._loop.call_later(self._linger, self._dispatch, batch)
             self._expect(batch, call.deadline)
         else:
@@ -200,7 +199,7 @@ class SendQueue:
         elif batch is None or batch.state is DONE:
             # The attempts in flight have their verdict. No other user was sent to.
             self.pending.settle(call, unsettled(call), self._not_sent(Failure.CANCELLED))
-        elif batch.state < SENDING:
+        elif batch.state is WAITING:
             self.leave(call, batch, Failure.CANCELLED)
         elif len(batch.units) == 1:
             return self.batch_sender.cancel(batch)
@@ -270,7 +269,6 @@ class SendQueue:
         self._expect(batch, min([call.deadline for call in batch.units]))
         if batch.units:
             self._stop_lingering(batch)
-            self._batches.advance(batch, QUEUED)
             self._limiter.enqueue(batch.entry)
 
     def start(self, batch: Batch) -> bool:
@@ -310,7 +308,7 @@ class SendQueue:
 
     def _fail(self, batch: Batch) -> None:
         """End a batch that met a bug in this package. One in flight is ended by its request."""
-        calls = batch.units if batch.state < SENDING else []
+        calls = batch.units if batch.state is WAITING else []
         self.pending.fail(calls)
         if calls:
             self._backlog.leave(batch.users, batch.size)
@@ -391,7 +389,7 @@ class QueuedBatch:
             self.include(latest)
             return
         self.include(min([call.deadline for call in batch.units if call.deadline > due], default=math.inf))
-        if batch.state >= SENDING:
+        if batch.state is not WAITING:
             self._queue.abandon(batch, {call for call in batch.units if call.deadline <= due})
         else:
             self.fail(reason, before=math.nextafter(due, math.inf))
@@ -419,7 +417,7 @@ class QueuedBatch:
 
     def fail(self, reason: Failure, *, before: float) -> None:
         batch = self._batch
-        if batch.state < SENDING:
+        if batch.state is WAITING:
             for call in [call for call in batch.units if call.deadline < before or before == math.inf]:
                 # Done if it was cancelled, perhaps by ``on_event`` for another.
                 if not call.future.done():

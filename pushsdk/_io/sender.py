@@ -177,13 +177,12 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     async def again(self, request: ApiRequest) -> bool:
         """Make the next attempt. Return True if it was accepted."""
-        retried = request.attempts[-1]
-        if request.failure is None and await self._has_turn(request, has_slot=False) and await self._attempt(request):
+        retried, is_accepted = request.attempts[-1], False
+        if request.failure is None and await self._has_turn(request, has_slot=False):
+            is_accepted = await self._attempt(request)
+        if is_accepted or request.failure is Failure.REKEYED:  # then no attempt was made
             self.budget.refund(retry_cost(retried))
-            return True
-        if request.failure is Failure.REKEYED:  # no attempt was made
-            self.budget.refund(retry_cost(retried))
-        return False
+        return is_accepted
 
     def may_retry(self, request: ApiRequest, number: int, wait: float) -> bool:
         """Return True, and pay, if deadline, pause and budget allow attempt ``number + 1`` after ``wait`` seconds."""

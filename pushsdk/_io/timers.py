@@ -45,8 +45,8 @@ class TimerWheel:
         # The entries by their deadlines, rounded up to a tick (a dict as an ordered set).
         self._buckets: dict[int, dict[TimerEntry, None]] = {}
         self._order: list[int] = []
+        # The timer for the earliest tick, or the sweep that it has begun.
         self._handle: asyncio.Handle | None = None
-        self._armed = math.inf
 
     def add(self, entry: TimerEntry, deadline: float) -> int:
         """Keep the entry until it expires, or is removed with the tick that this returns."""
@@ -56,8 +56,8 @@ class TimerWheel:
             bucket = self._buckets[tick] = {}
             if tick != NEVER:
                 heapq.heappush(self._order, tick)
-                if tick < self._armed:
-                    self._arm(tick)
+                if tick == self._order[0]:
+                    self._arm()
         bucket[entry] = None
         return tick
 
@@ -78,11 +78,10 @@ class TimerWheel:
         self._buckets.clear()
         self._order.clear()
 
-    def _arm(self, tick: int) -> None:
+    def _arm(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._armed = tick
-        self._handle = self.loop.call_at(tick / TICKS_PER_SECOND, self._let_read)
+        self._handle = self.loop.call_at(self._order[0] / TICKS_PER_SECOND, self._let_read)
 
     def _let_read(self) -> None:
         """Let the loop read its sockets, then sweep the entries due now: no deadline is put off twice.
@@ -96,13 +95,12 @@ class TimerWheel:
         if turns:
             self._handle = self.loop.call_soon(self._sweep, now, turns - 1)
             return
-        self._handle, self._armed = None, math.inf
         # call_at may come a clock resolution early: an entry due within a tenth of a tick is due.
         while self._order and (self._order[0] <= now + 0.1 or not self._buckets[self._order[0]]):
             for entry in self._buckets.pop(heapq.heappop(self._order)):
                 entry.expire(Failure.DEADLINE)
         if self._order:
-            self._arm(self._order[0])
+            self._arm()
 
 
 class DeadlineScope(msgspec.Struct, eq=False, gc=False):

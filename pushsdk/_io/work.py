@@ -40,20 +40,15 @@ class Work:
 
     def end(self, units: Sequence[Any]) -> None:
         """Remove calls that are complete. Does nothing for a call that never began, and for a call's part."""
-        if self.drained is None and not self._waiters:
-            # Much faster, if thousands of calls share a request.
-            self.calls.difference_update(units)
-            return
-        for call in [unit for unit in units if unit in self.calls]:
-            self.calls.remove(call)
-            if self.drained is not None:
-                self.drained.append(call)
-            self.ended(call)
+        if self.drained is not None:
+            self.drained += [unit for unit in units if unit in self.calls]
+        self.calls.difference_update(units)
+        self.ended(*units)
 
-    def ended(self, item: object) -> None:
-        """Tell the waiters that a call, or something else that they wait for, has ended."""
+    def ended(self, *ended: object) -> None:
+        """Tell the waiters that calls, or other items that they wait for, have ended."""
         for future, items in self._waiters.items():
-            items.discard(item)
+            items.difference_update(ended)
             if not items and not future.done():
                 future.set_result(None)
 
