@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Group, Parameter, Token
@@ -74,6 +74,16 @@ _WATCH_INTERVAL = 1.0  # seconds
 _WIDTH_SAMPLE = 1000  # rows that decide how wide the user id column is
 
 
+class Job(NamedTuple):
+    """The input of a run; ``requests`` if each user has one."""
+
+    audience: Audience
+    message: Mapping[str, Any]
+    fields: Any
+    requests: pushsdk.Personalized | None
+    dedupe: bool
+
+
 Start = Callable[[pushsdk.AsyncPushClient, dict[str, Any]], Awaitable[pushsdk.BroadcastReport]]
 """A function that starts the run with a client and the options for every run."""
 
@@ -107,13 +117,16 @@ class BroadcastOptions(MessageOptions):
         ]
         return audience.exclude(*excluded, primary_key=self.primary_key)
 
-    def requests(self, users: Audience, message: Any, fields: Any) -> pushsdk.Personalized | None:
-        """Return a request for each user if ``personalize`` is set. Warn about placeholders that nothing fills."""
+    def job(self, source: str | None) -> Job:
+        """Return the input of a run. Warn about placeholders that nothing fills."""
+        message, fields = self.read()
+        users, dedupe = self.users(source), not self.no_dedupe
         if self.personalize is None:
             broadcast_content(users, message, fields)
-            return None
+            return Job(users, message, fields, None, dedupe)
         into: Any = self.personalize.replace("-", "_")
-        return users.personalize(message, into=into, custom_fields=fields, distinct=not self.no_dedupe)
+        requests = users.personalize(message, into=into, custom_fields=fields, distinct=dedupe)
+        return Job(users, message, fields, requests, dedupe)
 
 
 @Parameter(name="*", group=Group("Run", sort_key=5))
@@ -201,10 +214,8 @@ def plan(
         rate: Estimate the time at this many users per second.
         requests_per_second: Estimate the time at this many requests per second.
     """
-    message, fields = content.read()
-    audience = content.users(source)
-    requests = content.requests(audience, message, fields)
-    totals = _counted(content, audience, message, fields, requests=requests, settings={}).totals
+    job = content.job(source)
+    totals = _counted(job, {}).totals
     seconds = {
         f"{speed:,g} {noun}{'s' * (speed != 1)} per second": totals[f"{noun}s"] / speed
         for noun, speed in (("user", rate), ("request", requests_per_second))
@@ -213,9 +224,9 @@ def plan(
     if json:
         print_json({**totals, "seconds": max(seconds.values(), default=None)})
     else:
-        print_figures(_plan_figures(totals, audience.source, seconds))
+        print_figures(_plan_figures(totals, job.audience.source, seconds))
     if not totals["users"]:
-        raise _no_users(audience.summary.excluded)
+        raise _no_users(job.audience.summary.excluded)
     return Exit.DONE
 
 
@@ -258,21 +269,19 @@ class _Counts:
         }
 
 
-def _counted(
-    content: BroadcastOptions, audience: Audience, message: Any, fields: Any, *, requests: Any = None, settings: Any
-) -> _Counts:
+def _counted(job: Job, settings: Any) -> _Counts:
     """Plan a run without a file. Warn about damaged ids, which is an error without --force."""
     batching = pushsdk.Batching()
-    encoded, custom_fields = wire.encode_content(message, fields, warn=False)
+    encoded, custom_fields = wire.encode_content(job.message, job.fields, warn=False)
     header = Header(
-        kind="each" if requests else "broadcast",
+        kind="each" if job.requests else "broadcast",
         base_url="",
         message=encoded,
         custom_fields=custom_fields,
-        source=audience.source,
+        source=job.audience.source,
         max_users=batching.max_users,
         max_bytes=batching.max_bytes,
-        dedupe=not content.no_dedupe,
+        dedupe=job.dedupe,
     )
     counts = _Counts(header, settings)
     journal: Any = counts
@@ -283,7 +292,7 @@ def _counted(
             report=lambda users: draw([("planning", f"{users:,}", "users", "")]),
             stop=None,
         )
-        asyncio.run(planner.each(requests) if requests else planner.broadcast(audience))
+        asyncio.run(planner.each(job.requests) if job.requests else planner.broadcast(job.audience))
     return counts
 
 
@@ -319,12 +328,10 @@ def broadcast(
     """
     filled_in(run_path(run))  # before the question, and before a folder is made
     settings = service.settings(dry_run=dry_run)
-    message, fields = content.read()
-    audience = content.users(source)
-    requests = content.requests(audience, message, fields)
+    job = content.job(source)
+    audience, message, fields, requests, dedupe = job
     if dry_run:
-        counts = _counted(content, audience, message, fields, requests=requests, settings=settings)
-        _print_dry_run(counts, audience, settings["base_url"], json=options.json)
+        _print_dry_run(_counted(job, settings), audience, settings["base_url"], json=options.json)
         return Exit.DONE
     try:
         users = options.users_left(pushsdk.read_report(run))
@@ -336,15 +343,14 @@ def broadcast(
             return f"{count(users, 'more user')} of {run}{_in_requests(users, each=bool(requests))}"
         if content.query is None and source in ("-", "@-"):
             return "the users on standard input"
-        number = options.limited(_counted(content, audience, message, fields, settings=settings).users)
+        number = options.limited(_counted(job._replace(requests=None), settings).users)
         return f"{count(number)}{_in_requests(number, each=bool(requests))}"
 
     async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
         run_options["run"] = run / PLAN if "parts" in run_options else run
         if requests:
             return await client.send_each(requests, **run_options)
-        run_options["dedupe"] = not content.no_dedupe
-        return await client.broadcast(audience, message, custom_fields=fields, **run_options)
+        return await client.broadcast(audience, message, custom_fields=fields, dedupe=dedupe, **run_options)
 
     title, given = title_of(message), service.given()
     return _send_run(start, run, options, settings, given, users, lambda: f"Push{quoted(title)} to {target()}")
@@ -418,7 +424,7 @@ def _send_run(
             raise usage_error(text_of(error, resume=command, earlier_run=excluded)) from None
     if result is None:
         result = _report_of_cancelled(run)
-    _print_counts(result, json=options.json, left=users)
+    _print_counts(result, json=options.json)
     if not (interrupted or result.planned or result.stopped):
         _remove(run)  # it would only refuse the next try
         raise _no_users(result.excluded)
@@ -640,28 +646,25 @@ def _exit_code(result: pushsdk.BroadcastReport, *, interrupted: bool = False) ->
     return next((code for applies, code in rules if applies), Exit.DONE)
 
 
-def _print_counts(result: pushsdk.BroadcastReport, *, json: bool, left: int | None = None) -> None:
+def _print_counts(result: pushsdk.BroadcastReport, *, json: bool) -> None:
     if json:
         print_json({name: getattr(result, name) for name in result.__struct_fields__ if name != "file"})
     else:
-        print_figures(_run_figures(result, left))
+        print_figures(_run_figures(result))
 
 
-def _run_figures(result: pushsdk.BroadcastReport, left: int | None = None) -> Iterator[Figure]:
-    """Yield the counts. ``left`` is the number of users that the command had to send to, None if it is not known."""
+def _run_figures(result: pushsdk.BroadcastReport) -> Iterator[Figure]:
     earlier = result.accepted - result.accepted_now if result.seconds else 0
     yield "accepted", f"{result.accepted:,}", f"{earlier:,} by earlier commands" if earlier else "", "green"
     yield "rejected", f"{result.rejected:,}", "", "red" if result.rejected else ""
     unknown = "may have been pushed; skipped" if result.unknown else ""
     yield "unknown", f"{result.unknown:,}", unknown, "yellow" if result.unknown else ""
     yield "not sent", f"{result.not_sent:,}", "", "yellow" if result.not_sent else ""
-    yield "users", f"{result.planned:,}", ", ".join(_remarks(result, left)), "bold"
+    yield "users", f"{result.planned:,}", ", ".join(_remarks(result)), "bold"
 
 
-def _remarks(result: pushsdk.BroadcastReport, left: int | None) -> Iterator[str]:
-    if left == 0:
-        yield "nothing was left to send"
-    elif result.seconds:
+def _remarks(result: pushsdk.BroadcastReport) -> Iterator[str]:
+    if result.seconds:
         yield f"in {duration(result.seconds)}"
     yield from _left_out(result.duplicates, result.excluded, result.source)
     if result.resent:
