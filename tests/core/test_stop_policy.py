@@ -10,6 +10,7 @@ from pushsdk._core.stop_policy import StopMonitor, StopPolicy
 ACCEPTED = Outcome.ACCEPTED
 REJECTED = Outcome.REJECTED
 UNKNOWN = Outcome.UNKNOWN
+USERS = st.integers(1, 5000)
 STATUS = {ACCEPTED: 204, REJECTED: 400, UNKNOWN: 502}
 
 
@@ -67,7 +68,7 @@ def is_too_much(stretch, after):
     )
 
 
-@given(st.lists(st.tuples(st.sampled_from(Outcome), st.integers(1, 5000)), max_size=300), st.integers(1, 5000))
+@given(st.lists(st.tuples(st.sampled_from(Outcome), USERS), min_size=20, max_size=300), USERS)
 def test_a_share_stops_the_run_only_if_some_stretch_of_the_run_has_that_share(script, after):
     watched = watch(after=after, max_outage=None)
     for number, (outcome, users) in enumerate(script):
