@@ -15,8 +15,8 @@ MESSAGE = {"title": {"en": "Hello"}, "body": {"en": "World"}, "iosEnabled": True
 WRONG = [
     # Paths and methods
     ("GET", "", None, 404, "openapi.json"),
-    ("GET", "/requests/x", None, 404, "must be a number"),
-    ("GET", f"/requests/{'9' * 19}", None, 404, "must be a number"),
+    ("GET", "/requests/x", None, 404, "no such route"),
+    ("GET", f"/requests/{'9' * 19}", None, 404, "no such route"),
     ("GET", "/requests/7", None, 404, "no request with this id"),
     ("DELETE", "/health", None, 405, "GET"),
     ("OPTIONS", "/requests", None, 405, "GET or POST or DELETE"),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from urllib.parse import unquote
 
 import pytest
 
@@ -43,6 +44,7 @@ def test_each_route_is_in_the_document_and_is_found_by_its_path():
         assert operation.get("requestBody", {}).get("content") == (body and {"application/json": schema})
         assert operation.get("security") == ([] if route.open else None)
         assert list(operation["responses"]) == ["200", "default"]
-        match, values = find(re.sub(r"\{\w+\}", "a%2Fb%25", path))[route.method]
+        part = "7" if "{number}" in path else "a%2Fb%25"
+        match, values = find(re.sub(r"\{\w+\}", part, path))[route.method]
         assert match == route
-        assert values == dict.fromkeys(names, "a/b%")
+        assert values == dict.fromkeys(names, unquote(part))

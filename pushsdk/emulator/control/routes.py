@@ -139,7 +139,8 @@ ROUTES: list[Route] = []
 
 def route(method: str, path: str, **access: bool) -> Callable[[Handler], Handler]:
     """Return a decorator that makes a function a route's handler."""
-    pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"{ROOT}{path}"))
+    numbered = path.replace("{number}", "(?P<number>[0-9]{1,18})")
+    pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"{ROOT}{numbered}"))
 
     def add(handler: Handler) -> Handler:
         ROUTES.append(Route(method, path, pattern, handler, **access))

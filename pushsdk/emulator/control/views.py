@@ -140,7 +140,8 @@ def user_view(user_id: str, accepted: int, delivered: Sequence[Delivered], now: 
     """Return the pushes to a user, and the notifications on the devices now. Large messages are left out."""
     pushes = []
     for push in delivered:
-        content = _BodyContent() if is_large(push.body) else _content(push.body)
+        # An undocumented field may hold values that can't be decoded; the service ignored the field, too.
+        content = (None if is_large(push.body) else _decoded(push.body, _BodyContent)) or _BodyContent()
         pushes.append(PushView(push.id, push.time, push.times, content.message, content.custom_fields))
     shown = [push for push in pushes if push.message is not None]
     return UserView(
@@ -165,11 +166,6 @@ class _BodyContent(Struct, frozen=True, rename="camel"):
 
     message: dict[str, Any] | None = None
     custom_fields: dict[str, Any] | None = None
-
-
-def _content(body: bytes) -> _BodyContent:
-    # An undocumented field may hold values that can't be decoded; the service ignored the field, too.
-    return _decoded(body, _BodyContent) or _BodyContent()
 
 
 def _too_large(body: bytes) -> Problem:

@@ -66,11 +66,8 @@ class Database:
             raise StoreError("the emulator has ended: its store can only be read")
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            try:
+            with self._writer:  # commits or rolls back
                 yield self._writer
-                self._writer.execute("COMMIT")
-            finally:
-                self._writer.rollback()  # no effect after a commit, or if SQLite rolled back by itself
         except sqlite3.Error as error:
             is_full = getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
             hint = "; free some space" if is_full else ""
