@@ -85,14 +85,10 @@ def _arguments(options: EmulatorOptions) -> dict[str, Any]:
         with _option_errors(f"--faults {options.faults}", f"not a preset ({', '.join(PRESETS)}), and as a file: "):
             faults += decoded(Path(options.faults).read_bytes(), list[Fault])
             Rules(faults)
-    return {
-        "faults": faults,
-        "seed": options.seed,
-        "limits": msgspec.structs.replace(limits, strict=True) if options.strict else limits,
-        "store": options.store,
-        "keep": options.keep,
-        "max_age": options.max_age,
-    }
+    arguments = {**vars(options), "faults": faults, "limits": limits}
+    if arguments.pop("strict"):
+        arguments["limits"] = msgspec.structs.replace(limits, strict=True)
+    return arguments
 
 
 def read_token(file: Path) -> str:

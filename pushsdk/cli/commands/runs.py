@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
-from cyclopts import Group, Parameter, Token
+from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 import pushsdk
@@ -51,11 +51,7 @@ def _dated(name: str) -> str:
     return name.replace("{date}", time.strftime("%Y-%m-%d"))
 
 
-def _run_of(_: object, given: Sequence[Token]) -> Path:
-    return Path(_dated(given[0].value))
-
-
-RunPath = Annotated[Path, Parameter(converter=_run_of)]
+RunPath = Annotated[Path, Parameter(converter=lambda _, given: Path(_dated(given[0].value)))]
 RunFile = Annotated[RunPath, Parameter(help="The file of the run.")]
 UserSource = Annotated[
     str | None,
