@@ -176,11 +176,11 @@ class BroadcastReport(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
 
 def rows_of(report: BroadcastReport, outcomes: Sequence[Outcome] = (), users: Collection[str] = ()) -> Iterator[Row]:
-    """Yield the rows with these outcomes, or these users."""
+    """Yield the rows with these outcomes, for these users; all of them if none is given."""
     known = report._only_texts()
     for file in run_files(Path(report.file)):
         with closing(Journal.open(file, write=False)) as journal:
-            for row in journal.find(users) if users else journal.rows(outcomes):
+            for row in journal.rows(outcomes, users):
                 text = known.get(row.status or 0, "")
                 yield msgspec.structs.replace(row, reason=f"{row.reason}: {text}") if text else row
 

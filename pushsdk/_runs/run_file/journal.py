@@ -17,7 +17,6 @@ from zlib import crc32
 
 import msgspec
 
-from pushsdk._core.body import encode_user_id
 from pushsdk._core.decisions import IN_FLIGHT, OUTCOMES, reason_of
 from pushsdk._core.errors import RunFileError, RunPlanError
 from pushsdk._core.outcome import Guarded, Outcome
@@ -267,8 +266,8 @@ class Journal:
             users[reason_of(status, "", claimed=self._claimed)] += stop - start
         return {reason: number for reason, number in users.items() if reason}
 
-    def rows(self, outcomes: Sequence[Outcome] = ()) -> Iterator[Row]:
-        """Yield one row per planned user in plan order; with ``outcomes`` only the users with those outcomes."""
+    def rows(self, outcomes: Sequence[Outcome] = (), users: Collection[str] = ()) -> Iterator[Row]:
+        """Yield one row per planned user in plan order; if given, only with these ``outcomes``, for these ``users``."""
         states = frozenset(state for state in UserState if not outcomes or OUTCOMES[state] in outcomes)
         chunk, ids = -1, [""]
         for status, positions in self._runs(states):
@@ -276,18 +275,8 @@ class Journal:
                 chunk, ids = positions.chunk, self.load(positions.chunk).user_ids()
             first, reason = self._offsets[chunk], reason_of(status, claimed=self._claimed)
             for user in ids[positions.start - first : positions.stop - first]:
-                yield Row(user, OUTCOMES[status.state], status.status, reason)
-
-    def find(self, users: Collection[str]) -> Iterator[Row]:
-        """Yield the rows for these users in plan order. Searches bytes, and decodes only the chunks that have them."""
-        encoded = [*map(encode_user_id, users)]
-        for chunk in range(self.chunks):
-            planned = self.load(chunk)
-            if any(map(planned.ids.__contains__, encoded)):
-                for position, user in enumerate(planned.user_ids(), self._offsets[chunk]):
-                    if user in users:
-                        status = self.states.at(position)
-                        yield Row(user, OUTCOMES[status.state], status.status, reason_of(status, claimed=self._claimed))
+                if not users or user in users:
+                    yield Row(user, OUTCOMES[status.state], status.status, reason)
 
     def drop_incomplete(self) -> None:
         """Remove the file if its plan is incomplete: nothing was sent, and nothing can be."""
