@@ -17,7 +17,7 @@ import msgspec
 
 from pushsdk._audience.distinct import Distinct, Row
 from pushsdk._audience.duckdb_reader import ArrowTable, DuckdbSource, ParquetFiles
-from pushsdk._audience.source import BatchSource, PlainIds, ReadCounts, deduplicated, list_files, listed, printable
+from pushsdk._audience.source import PlainIds, ReadCounts, deduplicated, list_files, listed, printable
 from pushsdk._audience.sql_query import SqlQuery
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
@@ -74,7 +74,7 @@ _BinaryStream = Annotated[
 ]
 
 
-class Audience(BatchSource):
+class Audience:
     """Users from a file, a query or a stream, for ``broadcast``. A file or query can be read any number of times.
 
     Ids keep their text: integers become decimal text, a UUID its text; only text file lines lose the space around
@@ -290,7 +290,7 @@ def _part(batches: Iterator[list[Any]], index: int, of: int) -> Iterator[list[An
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Personalized(BatchSource):
+class Personalized:
     """Requests made from audience rows. Each iteration is a new reading."""
 
     _audience: Audience

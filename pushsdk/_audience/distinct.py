@@ -62,9 +62,8 @@ class Distinct(AbstractContextManager["Distinct"]):
         self._spills: tuple[_Spill, _Spill] | None = None
 
     def __exit__(self, *_: object) -> None:
-        self._seen = self._excluded = set()
         for spill in self._spills or ():
-            spill.close()
+            spill.file.close()
 
     def exclude(self, ids: Sequence[str]) -> None:
         """Return no item with these ids. Call it before ``add``."""
@@ -138,16 +137,13 @@ class _Spill:
     def __init__(self, room: int) -> None:
         self._room = room
         with _on_disk():
-            self._file = tempfile.TemporaryFile(prefix="pushsdk-")  # noqa: SIM115 # closed by close()
+            self.file = tempfile.TemporaryFile(prefix="pushsdk-")  # noqa: SIM115 # closed by Distinct
         self._end = 0
         # Per part: the items that are not written, and the offset and length of each block in the file, in turn.
         self._waiting: list[list[Any]] = [[] for _ in range(PARTS)]
         self._blocks = [array("Q") for _ in range(PARTS)]
         # Bytes of the items that are not written. Set by add and _write.
         self._pending = 0
-
-    def close(self) -> None:
-        self._file.close()
 
     def add(self, items: dict[str, Any], size: int) -> None:
         waiting = self._waiting
@@ -166,7 +162,7 @@ class _Spill:
             if items:
                 data = _encode(items)
                 with _on_disk():
-                    self._file.write(data)
+                    self.file.write(data)
                 blocks.extend((self._end, len(data)))
                 self._end += len(data)
                 items.clear()
@@ -175,8 +171,8 @@ class _Spill:
     def _read(self, blocks: "array[int]") -> Iterator[bytes]:
         for offset, length in zip(blocks[::2], blocks[1::2], strict=True):
             with _on_disk():
-                self._file.seek(offset)
-                yield self._file.read(length)
+                self.file.seek(offset)
+                yield self.file.read(length)
 
 
 @contextmanager

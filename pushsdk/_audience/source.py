@@ -26,10 +26,6 @@ _SHOWN = 20
 _NAME = re.compile(r"[^\W\d](?:[^\W\d]|[ .-]){0,40}")
 
 
-class BatchSource:
-    """Base class for inputs that a run reads in batches, in a thread."""
-
-
 class ReadCounts(msgspec.Struct):
     """The counts during a reading."""
 

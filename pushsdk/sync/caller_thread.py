@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from pushsdk._audience.source import BatchSource
+from pushsdk._audience.audience import Audience, Personalized
 from pushsdk._core.arguments import iterable
 from pushsdk._core.errors import ClientClosedError
 from pushsdk._core.kinds import is_async
@@ -36,7 +36,7 @@ def async_readable(name: str, items: object, request: Request) -> Any:
 
     ``request`` has a function called in the waiting thread. ``name`` is the argument that the error names.
     """
-    if isinstance(items, (*IN_MEMORY, BatchSource)):
+    if isinstance(items, (*IN_MEMORY, Audience, Personalized)):
         return items
     items = iterable(name, items, "a plain iterable, not an async one")
     # Calls iter() at the first item, in the waiting thread.
