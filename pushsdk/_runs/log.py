@@ -41,6 +41,8 @@ class _Group:
 class RunFileLog:
     """The ``RunLog`` for a run file: writes its users' claims and statuses."""
 
+    longest = math.inf  # these claims never expire
+
     def __init__(self, journal: Journal, *, loop: asyncio.AbstractEventLoop, offload: Offload) -> None:
         self._journal = journal
         self._loop = loop
@@ -90,10 +92,6 @@ class RunFileLog:
             return self._journal.load(number, at_once=True)
         except BlockingIOError:
             return await self._offload(functools.partial(self._journal.load, number))  # type: ignore[no-any-return]
-
-    def deadline(self) -> float:
-        """Return infinity: these claims never expire."""
-        return math.inf
 
     async def flush(self) -> None:
         """Wait until all events so far are committed or have failed; then call ``check``.

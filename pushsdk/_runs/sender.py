@@ -36,6 +36,9 @@ logger = logging.getLogger("pushsdk")
 class RunLog(Protocol):
     """The durable record of a run: a claim before the first byte of each request, a status afterwards."""
 
+    #: Seconds after its claim in which a request must be complete.
+    longest: float
+
     async def claim(self, request: ChunkRequest, *, resent: bool) -> tuple[int, EncodedIds]:
         """Claim the users in one attempt. Return number and encoded ids of the claimed users, 0 if none may be sent to.
 
@@ -44,9 +47,6 @@ class RunLog(Protocol):
 
     def settle(self, users: UserRange, status: UserStatus) -> None:
         """Write the status of users, claimed or not. Withdraw a claim on these users that is still being made."""
-
-    def deadline(self) -> float:
-        """Return the loop time by which a request that is claimed now must be complete."""
 
 
 class ChunkAttempt(ClaimedRequest, eq=False, gc=False):
@@ -287,7 +287,7 @@ class ChunkSender:
 
     async def _make(self, attempt: ChunkAttempt) -> Verdict:
         """Make an attempt, which has its slot."""
-        attempt.deadline = self.log.deadline()
+        attempt.deadline = self.engine.loop.time() + self.log.longest
         try:
             verdict = await self.engine.sender.run(attempt, has_slot=True)
         except asyncio.CancelledError:

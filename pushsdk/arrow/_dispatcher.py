@@ -75,6 +75,8 @@ class PlanLog:
         """``attempt`` limits the seconds from a claim to its verdict."""
         self._claims = claims
         self._seconds = attempt or claims.longest
+        #: See ``RunLog``.
+        self.longest = claims.longest
         #: The chunks in flight, by number.
         self.in_work: dict[int, ChunkInFlight] = {}
         # The claims for their requests that are not settled.
@@ -106,10 +108,6 @@ class PlanLog:
             self._claims.settle(chunk.entry, claim.claimed, status)
         elif status.state is not UserState.PENDING:
             self._claims.settle(chunk.entry, ((users.start, users.stop),), status)
-
-    def deadline(self) -> float:
-        """See ``RunLog``."""
-        return self._claims.deadline()
 
 
 class PlanSender:
@@ -261,9 +259,6 @@ class PlanSender:
     async def _send_ranges(self, chunk: ChunkInFlight, ranges: Ranges) -> None:
         parts = chunk.parts(ranges)
         self._set_requests(chunk, len(parts))
-        if len(parts) == 1:
-            await self._send_part(chunk, parts[0])
-            return
         async with asyncio.TaskGroup() as sending:
             for part in parts:
                 sending.create_task(self._send_part(chunk, part))
