@@ -270,13 +270,13 @@ class Journal:
         """Yield one row per planned user in plan order; if given, only with these ``outcomes``, for these ``users``."""
         states = frozenset(state for state in UserState if not outcomes or OUTCOMES[state] in outcomes)
         chunk, ids = -1, [""]
+        is_wanted = users.__contains__ if users else None  # None: no id is empty
         for status, positions in self._runs(states):
             if positions.chunk != chunk:
                 chunk, ids = positions.chunk, self.load(positions.chunk).user_ids()
             first, reason = self._offsets[chunk], reason_of(status, claimed=self._claimed)
-            for user in ids[positions.start - first : positions.stop - first]:
-                if not users or user in users:
-                    yield Row(user, OUTCOMES[status.state], status.status, reason)
+            for user in filter(is_wanted, ids[positions.start - first : positions.stop - first]):
+                yield Row(user, OUTCOMES[status.state], status.status, reason)
 
     def drop_incomplete(self) -> None:
         """Remove the file if its plan is incomplete: nothing was sent, and nothing can be."""
@@ -292,17 +292,16 @@ class Journal:
     @classmethod
     def _planned(cls, run_path: RunFilePath, *, durable: bool) -> "Journal | None":
         """Return the run, None if its plan was never completed, so nothing was sent."""
-        if run_path.check():
-            try:
-                journal = cls._open(run_path, write=True, durable=durable)
-            except RunFileError:
-                # A writer was killed in its first commit: opening rolled that back, which left an empty file.
-                if run_path.check():
-                    raise
-            else:
-                if journal.sealed:
-                    return journal
-                journal._file.close()
+        try:
+            journal = cls._open(run_path, write=True, durable=durable)
+        except RunFileError:
+            # Empty, perhaps as a writer was killed in its first commit, which opening has rolled back.
+            if run_path.check():
+                raise
+            return None
+        if journal.sealed:
+            return journal
+        journal._file.close()
         return None
 
     @classmethod
