@@ -20,7 +20,7 @@ import msgspec
 from pushsdk._core.decisions import IN_FLIGHT, OUTCOMES, reason_of
 from pushsdk._core.errors import RunFileError, RunPlanError
 from pushsdk._core.outcome import Guarded, Outcome
-from pushsdk._core.user_states import UserState, UserStates, UserStatus
+from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._runs.plan import Chunk, Event, Header, Notes, UserRange
 from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_file_error
 
@@ -228,8 +228,14 @@ class Journal:
 
         During the iteration, events may be written about users that were yielded.
         """
-        for _, positions in self._runs(states):
-            yield positions
+        offsets, stop = self._offsets, 0
+        while (run := self.states.next(states, stop)) is not None:
+            start, stop, _ = run
+            chunk = bisect_right(offsets, start) - 1
+            while start < stop:
+                end = min(stop, offsets[chunk + 1])
+                yield UserRange(chunk, start, end)
+                start, chunk = end, chunk + 1
 
     def first_user(self, chunk: int) -> int:
         return self._offsets[chunk]
@@ -271,10 +277,11 @@ class Journal:
         states = frozenset(state for state in UserState if not outcomes or OUTCOMES[state] in outcomes)
         chunk, ids = -1, [""]
         is_wanted = users.__contains__ if users else None  # None: no id is empty
-        for status, positions in self._runs(states):
+        for positions in self.ranges(states):
             if positions.chunk != chunk:
                 chunk, ids = positions.chunk, self.load(positions.chunk).user_ids()
-            first, reason = self._offsets[chunk], reason_of(status, claimed=self._claimed)
+            first, status = self._offsets[chunk], self.states.at(positions.start)
+            reason = reason_of(status, claimed=self._claimed)
             for user in filter(is_wanted, ids[positions.start - first : positions.stop - first]):
                 yield Row(user, OUTCOMES[status.state], status.status, reason)
 
@@ -354,16 +361,6 @@ class Journal:
         for users in sizes:
             self._offsets.append(self._offsets[-1] + users)
         self.states.extend(sum(sizes))
-
-    def _runs(self, states: Container[UserState]) -> Iterator[tuple[UserStatus, UserRange]]:
-        offsets, stop = self._offsets, 0
-        while (run := self.states.next(states, stop)) is not None:
-            start, stop, status = run
-            chunk = bisect_right(offsets, start) - 1
-            while start < stop:
-                end = min(stop, offsets[chunk + 1])
-                yield status, UserRange(chunk, start, end)
-                start, chunk = end, chunk + 1
 
     def _fetch(self, number: int, at_once: bool) -> tuple[int, list[Chunk]]:
         with suppress(Damaged):
