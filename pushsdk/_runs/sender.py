@@ -130,17 +130,10 @@ class ChunkSender:
         self._slot_lock = asyncio.Lock()
         #: The last failure in words; empty once a request has been accepted since. Set by ``count``.
         self.trouble = ""
-        # True if the last request is to be made again. Set by ``count``.
-        self._is_held = False
         #: Counts the requests that wait after a failure.
         self.waiting = 0
         #: Counts the answers to requests that were not accepted.
         self.answers = Counter[str]()
-
-    @property
-    def is_waiting(self) -> bool:
-        """Return True if nothing is in flight because the last request failed."""
-        return self._is_held and not self.engine.limiter.in_flight
 
     async def deliver(self, first: ChunkAttempt) -> list[Rejected[ChunkRequest]]:
         """Send a request, whole or split, until all its users are settled or the sending stops.
@@ -303,8 +296,7 @@ class ChunkSender:
         self.trouble = status.reason
         if outcome is ACCEPTED:
             self.message.accepted = True
-        self._is_held = not final or status.state is _PENDING.state
-        if not self._is_held:
+        if final and status.state is not _PENDING.state:
             self.engine.sender.counters.users[outcome] += users
             self.stopping.settled(outcome, users, status)
         else:
