@@ -127,7 +127,8 @@ def public() -> frozenset[str]:
 
 def mixins(node: ast.ClassDef) -> list[ast.ClassDef]:
     """Return the bases that the reader can't look up, as they are not public."""
-    return [classes()[base] for base in bases(node) if base in classes() and base not in public()]
+    found = [classes()[base] for base in bases(node) if base in classes() and base not in public()]
+    return [each for base in found for each in (base, *mixins(base))]
 
 
 @functools.cache

@@ -50,7 +50,7 @@ class Inboxes:
     """The inboxes by Api-Key and by public name, created at the first use, by any thread."""
 
     def __init__(self, store: Store, *, rules: Rules, limits: ServiceLimits) -> None:
-        self._store = store
+        self.store = store
         self.requests = Counter[str]()  # on the wire for each Api-Key, refused ones too; counted by the service
         # The rule template for every inbox without its own rules; never applied to a request itself.
         self.rules: Rules = rules
@@ -83,13 +83,13 @@ class Inboxes:
             if api_key not in self._by_key:
                 if len(self._by_key) >= _MAX_INBOXES:
                     raise Refused(507, f"there are {_MAX_INBOXES} inboxes: restart the emulator, or use fewer keys")
-                self._by_key[api_key] = self._state(self._store.inbox(api_key))
+                self._by_key[api_key] = self._state(self.store.inbox(api_key))
             return self._by_key[api_key]
 
     def named(self, name: str) -> InboxState | None:
         """Return the inbox with this public name."""
         with self._lock:
-            ref = self._store.named(name)
+            ref = self.store.named(name)
             return None if ref is None else self._state(ref)
 
     def views(self) -> list[InboxView]:
@@ -97,13 +97,13 @@ class Inboxes:
         rules = {state.ref.name: state.rules for state in tuple(self._by_id.values())}
         return [
             msgspec.structs.replace(view, faults=rules.get(view.inbox, self.rules).active)
-            for view in self._store.inboxes()
+            for view in self.store.inboxes()
         ]
 
     def reset(self, inbox: InboxState) -> None:
         """Empty an inbox and restart its faults and limits. Requests in flight to the inbox are not stored."""
         with self._lock:
-            former, inbox.ref = inbox.ref, self._store.reset(inbox.ref)
+            former, inbox.ref = inbox.ref, self.store.reset(inbox.ref)
             del self._by_id[former.id]
             self._by_id[inbox.ref.id] = inbox
             inbox.limiter = Limiter(inbox.limiter.limits)

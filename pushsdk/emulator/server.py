@@ -120,8 +120,8 @@ class Accepted:
 
     __slots__ = ("_inboxes", "_store", "api_key")
 
-    def __init__(self, store: Store, inboxes: Inboxes, api_key: str) -> None:
-        self._store = store
+    def __init__(self, inboxes: Inboxes, api_key: str) -> None:
+        self._store = inboxes.store
         self._inboxes = inboxes
         self.api_key: str = api_key
 
@@ -160,7 +160,23 @@ class Accepted:
         return {user.user_id: user.same for user in self._store.received(self._ref, same=2)}
 
 
-class Inbox(Accepted):
+class Limited(Accepted):
+    """An inbox whose limits can be set."""
+
+    __slots__ = ()
+
+    @property
+    def limits(self) -> ServiceLimits:
+        """The limits for this inbox. Can be set at any time; rate and quota then start again."""
+        return self._state.limiter.limits
+
+    @limits.setter
+    def limits(self, limits: ServiceLimits) -> None:
+        check("limits", limits, ServiceLimits, ValueError)
+        self._state.set_limits(limits)
+
+
+class Inbox(Limited):
     """A live view on the pushes accepted with one Api-Key. Can be used from any thread.
 
     Each call reads one consistent state. ``faults`` and ``limits`` are the emulator's until they are set here.
@@ -209,16 +225,6 @@ class Inbox(Accepted):
             yield lambda: dict(islice(rules.hits().items(), len(added)))
         finally:
             inbox.set_rules(before, own=own)
-
-    @property
-    def limits(self) -> ServiceLimits:
-        """The limits for this inbox. Can be set at any time; rate and quota then start again."""
-        return self._state.limiter.limits
-
-    @limits.setter
-    def limits(self, limits: ServiceLimits) -> None:
-        check("limits", limits, ServiceLimits, ValueError)
-        self._state.set_limits(limits)
 
     def label(self, label: str) -> None:
         """Set the label that the page shows for this inbox."""
@@ -270,9 +276,9 @@ class Emulator(Accepted):
         self._host = host
         records = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
         inboxes = Inboxes(records, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
-        super().__init__(records, inboxes, api_key or f"emulator-{secrets.token_hex(8)}")
+        super().__init__(inboxes, api_key or f"emulator-{secrets.token_hex(8)}")
         guard = Guard(max_body=max_body, hosts=(*hosts, _in_url(host)), token=token)
-        self._service = PushService(store=records, inboxes=inboxes, guard=guard, log=log)
+        self._service = PushService(inboxes=inboxes, guard=guard, log=log)
         self._ending = AsyncExitStack()  # set by __aenter__
 
     async def __aenter__(self) -> Self:
@@ -338,7 +344,7 @@ class Emulator(Accepted):
 
     def inbox(self, api_key: str | None = None) -> Inbox:
         """Return the inbox for this key, by default for ``emulator.api_key``."""
-        return Inbox(self._store, self._inboxes, self.api_key if api_key is None else api_key)
+        return Inbox(self._inboxes, self.api_key if api_key is None else api_key)
 
     def advance(self, seconds: Shift) -> None:
         """Set the service's clock forward, which expires pushes."""

@@ -23,7 +23,6 @@ from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import Limiter
 from pushsdk.emulator.shapes import Unreadable, check_strictly, read_campaign, read_push
 from pushsdk.emulator.store.database import StoreError
-from pushsdk.emulator.store.queries import Store
 from pushsdk.emulator.store.records import Endpoint, Preview, RequestRecord, Unmatched
 
 _MAX_UNMATCHED = 100
@@ -44,13 +43,12 @@ class PushService:
     def __init__(
         self,
         *,
-        store: Store,
         inboxes: Inboxes,
         guard: Guard,
         log: Callable[[str], object] | None,
     ) -> None:
         self.guard = guard
-        self.store = store
+        self.store = inboxes.store
         self._log = log
         self.inboxes = inboxes
         self.ahead: float = 0.0  # seconds that the service's clock was set forward

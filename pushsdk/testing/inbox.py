@@ -17,9 +17,9 @@ from msgspec import Struct
 from pushsdk._core.kinds import Count, CountOrZero, Delay, check, check_arguments
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
-from pushsdk.emulator import Campaign, Emulator, Fault, Push, ServiceLimits
+from pushsdk.emulator import Campaign, Emulator, Fault, Push
 from pushsdk.emulator.faults import preset
-from pushsdk.emulator.server import Accepted, Shift
+from pushsdk.emulator.server import Limited, Shift
 from pushsdk.emulator.store.records import Delivered, RequestSummary
 from pushsdk.emulator.store.search import misread, parse
 
@@ -166,7 +166,7 @@ def _calls(faults: Sequence[Fault]) -> str:
     return "\n".join(f"  {fault}" for fault in faults)
 
 
-class PushInbox(Accepted):
+class PushInbox(Limited):
     """One test's push service: its URL, its Api-Key, the requests accepted with that key, and faults.
 
     Works in sync and async tests alike, as the service runs in another thread.
@@ -184,7 +184,7 @@ class PushInbox(Accepted):
         self.emulator = emulator
         self.base_url, self.url = emulator.base_url, emulator.url
         self._inbox = emulator.inbox(api_key)
-        super().__init__(self._inbox._store, self._inbox._inboxes, api_key)
+        super().__init__(self._inbox._inboxes, api_key)
         self._inbox.label(label)
         self._ahead = 0.0  # seconds that this test advanced the clock
         self._before = Counter(self._inboxes.requests)  # from earlier tests, by key
@@ -313,15 +313,6 @@ class PushInbox(Accepted):
         context = FaultContext(self, faults, required=required, seed=seed)
         self._contexts.append(context)
         return context
-
-    @property
-    def limits(self) -> ServiceLimits:
-        """The service's limits for this test's key. May be set at any time."""
-        return self._inbox.limits
-
-    @limits.setter
-    def limits(self, limits: ServiceLimits) -> None:
-        self._inbox.limits = limits
 
     def advance(self, seconds: Shift) -> None:
         """Advance the service's clock until the test ends: pushes expire."""

@@ -100,12 +100,9 @@ class Campaign(Struct, frozen=True, kw_only=True):
         return request
 
 
-class Delivered(Struct, frozen=True, kw_only=True):
+class Delivered(Push, frozen=True, kw_only=True):
     """A push request as one user got it, ``times`` in one request."""
 
-    id: int
-    time: float
-    body: bytes
     times: int
 
 
