@@ -1057,11 +1057,8 @@ AUDIENCES = [
     ),
     Bug(
         "a query pushes to 123 where the file says 00123",
-        "_audience.sql_query:_text_query",
-        """
-            db.execute(f"CREATE TEMP VIEW {VIEW} AS {sql}")
-            return sql, ()
-        """,
+        "_audience.sql_query:_show_texts",
+        'db.execute(f"CREATE TEMP VIEW {VIEW} AS {sql}")',
         "tests/audience/test_sql_query.py::test_ids_are_those_in_the_file_whatever_the_query",
     ),
     Bug(

@@ -40,8 +40,6 @@ class SqlQuery(DuckdbSource):
     def __init__(self, sql: str, *, key: str) -> None:
         self._sql = sql
         self._folder = os.getcwd()
-        # Set by _opened; again if the types in a file change.
-        self._text_query: _TextQuery | None = None
         super().__init__("the query", key)
 
     def description(self) -> str:
@@ -57,8 +55,7 @@ class SqlQuery(DuckdbSource):
             )
         with connection() as db, duckdb_errors(self._name):
             check_select(db, self._sql)
-            if self._text_query is None or not _show(db, *self._text_query):
-                self._text_query = _text_query(db, self._sql, self._key)
+            _show_texts(db, self._sql, self._key)
             yield db
 
     def _is_relative(self, text: str) -> bool:
@@ -150,12 +147,8 @@ def _has_numbered(source: _Source) -> bool:
     return any(re.sub(r"_\d+$", "", name) in folded - {name} for name in folded)
 
 
-_TextQuery = tuple[str, Sequence[_Source]]
-"""A query with text in the columns that feed the ids, and the sources of these."""
-
-
 def _show(db: Connection, sql: str, sources: Sequence[_Source]) -> bool:
-    """Create the result view. Return False if a file can't be read with the types that it had."""
+    """Create the result view. Return False if a file can't be read with the types to state."""
     with suppress(duckdb_module().Error):
         if all(source.show(db) for source in sources):
             db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {sql}")
@@ -178,29 +171,28 @@ def _reader_of(db: Connection, select: str) -> str | None:
     return None
 
 
-def _text_query(db: Connection, sql: str, key: str) -> _TextQuery:
-    """Return the query with text in the columns that feed the ids, and create its view.
+def _show_texts(db: Connection, sql: str, key: str) -> None:
+    """Create the result view for a query, with text in the columns that feed the ids.
 
     Raises ValidationError if these columns can't be found, or if the query needs their guessed types.
     """
     if not _reader_of(db, sql):
         db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {sql}")  # or DuckDB says what is wrong
-        return sql, ()
+        return
     tree = json.loads(_called(db, "json_serialize_sql", sql))
     sources: list[_Source] = []
     _replace_sources(db, tree, sources)
     query = _called(db, "json_deserialize_sql", json.dumps(tree))
     origins, _ = _origins(db, query, key)
     fixes = _fixes(db, query, key, sources, origins)
-    if not fixes and not _show(db, query, sources):
-        query = sql  # with a column that is in no table, such as filename
-    if (fixes and origins is None) or not _show(db, query, sources):
+    # The query itself if it has a column that is in no table, such as filename.
+    queries = [query] if fixes else [query, sql]
+    if (fixes and origins is None) or not any(_show(db, each, sources) for each in queries):
         raise ValidationError(
             f"the query: DuckDB guesses the types of the columns that {printable(key, 60)} is made from. As a number, "
             f"00123 would become 123; as a text, 9 would sort after 100. State the types, as {' and '.join(fixes)}; "
             "use CAST where the query needs another type"
         )
-    return query, sources
 
 
 def _fixes(db: Connection, query: str, key: str, sources: Sequence[_Source], origins: Origins | None) -> list[str]:
