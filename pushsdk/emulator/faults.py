@@ -293,11 +293,6 @@ class Rules:
         """Return how many requests each rule acted on, by name or ``"<position>: <action>"``."""
         return {name: rule.hits for name, rule in self.rules.items()}
 
-    @property
-    def active(self) -> int:
-        """The number of enabled rules."""
-        return sum(rule.enabled for rule in self.rules.values())
-
     def enable(self, name: str, enabled: bool) -> None:
         """Enable or disable a rule by its name; its counts stay. Raises ValueError for an unknown name."""
         if name not in self.rules:

@@ -94,11 +94,9 @@ class Inboxes:
 
     def views(self) -> list[InboxView]:
         """Return all inboxes, the one with the latest request first."""
-        rules = {state.ref.name: state.rules for state in tuple(self._by_id.values())}
-        return [
-            msgspec.structs.replace(view, faults=rules.get(view.inbox, self.rules).active)
-            for view in self.store.inboxes()
-        ]
+        found = {state.ref.name: state.rules for state in tuple(self._by_id.values())}
+        views = [(view, found.get(view.inbox, self.rules).rules.values()) for view in self.store.inboxes()]
+        return [msgspec.structs.replace(view, faults=sum(rule.enabled for rule in rules)) for view, rules in views]
 
     def reset(self, inbox: InboxState) -> None:
         """Empty an inbox and restart its faults and limits. Requests in flight to the inbox are not stored."""

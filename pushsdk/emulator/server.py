@@ -67,7 +67,7 @@ def bind(host: str, port: int) -> socket.socket:
 class Server(web.Server):
     """aiohttp's server, with a router by path and connections that can be counted and waited for."""
 
-    def __init__(self, service: PushService, control: Control, pages: Pages) -> None:
+    def __init__(self, service: PushService, api_key: str) -> None:
         super().__init__(
             self._handle,
             access_log=None,
@@ -77,8 +77,8 @@ class Server(web.Server):
             keepalive_timeout=_IDLE_SECONDS,
         )
         self._service = service
-        self._control = control
-        self._pages = pages
+        self._control = Control(service, api_key)
+        self._pages = Pages(service.guard)
         self._open: dict[Connection, asyncio.Transport] = {}
 
     def __call__(self) -> RequestHandler:
@@ -293,7 +293,7 @@ class Emulator(Accepted):
             self._store.reuse(self.api_key)
             self._inboxes.of(self.api_key)  # the page shows its rules before the first push
             guard.listen(sock.getsockname()[1])
-            server = Server(service, Control(service, self.api_key), Pages(guard))
+            server = Server(service, self.api_key)
             stack.push_async_callback(server.aclose)
             listener = await asyncio.get_running_loop().create_server(server, sock=sock, backlog=_BACKLOG)
             stack.callback(listener.close)

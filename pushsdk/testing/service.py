@@ -210,21 +210,17 @@ class FakeService:
         """Return the fate of a request over an open connection, None if it has no users left or ``then`` raised."""
         if not await request._claim_users(evidence):
             return None
+        decision = self._rules.decide(*request.traits)
+        if decision.fault is not None or self._then is None:
+            return decision
         try:
-            return self._decide(request)
+            fault = self._then(request)
+            check("the fault of then", fault, Fault | None, ValueError)
         except Exception as error:  # noqa: BLE001 - any error from a test's function is shown to the test
             evidence.started_writing, evidence.failure, evidence.error = True, Failure.OTHER, error
             evidence.reason = f"then raised {type(error).__name__}: {error}".partition("\n")[0]
             self._error = self._error or error
             return None
-
-    def _decide(self, request: FakeRequest) -> FaultDecision:
-        """Return the fate of a request that was received. Raises what ``then`` raises."""
-        decision = self._rules.decide(*request.traits)
-        if decision.fault is not None or self._then is None:
-            return decision
-        fault = self._then(request)
-        check("the fault of then", fault, Fault | None, ValueError)
         if fault is not None and fault.seconds is not None:
             return FaultDecision(decision.delay + fault.seconds)
         return FaultDecision(decision.delay, fault)

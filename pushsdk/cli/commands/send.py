@@ -2,15 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
 from pushsdk import (
     AsyncPushClient,
     Batching,
-    CampaignCreated,
     CampaignRequest,
     Event,
     PartialError,
@@ -29,6 +28,7 @@ from pushsdk.cli.options import CallOptions, Flag, Json, Yes, confirm, quoted, t
 from pushsdk.cli.settings import listed
 from pushsdk.cli.terminal import print_json, say, warn
 
+T = TypeVar("T")
 UserIds = Annotated[
     str,
     Parameter(
@@ -60,7 +60,7 @@ def send(
         return Exit.DONE
     confirm(lambda: f"Push{quoted(title_of(message))} to {count(len(users_listed))}", settings, yes=yes)
     try:
-        receipt = asyncio.run(_send(settings, ids, message, fields))
+        receipt = asyncio.run(_call(settings, lambda client: client.send(ids, message, custom_fields=fields)))
     except PushError as error:
         if json and error.user_ids:
             print_json(_failure(error))
@@ -78,16 +78,16 @@ def _print_receipt(receipt: Receipt, *, json: bool) -> None:
         say(f"accepted: {count(receipt.users)}{requests}")
 
 
-async def _send(
-    settings: Mapping[str, Any], users: Sequence[str], message: Mapping[str, Any], fields: Mapping[str, Any] | None
-) -> Receipt:
+async def _call(settings: Mapping[str, Any], call: Callable[[AsyncPushClient], Awaitable[T]]) -> T:
+    """Make a call with a client, which tells what an interruption leaves."""
+
     def tell(event: Event) -> None:
         if isinstance(event, SendAbandoned):
             warn(f"interrupted: {count(len(event.user_ids))} {event.outcome}")
 
     client = AsyncPushClient(**settings, on_event=tell)
     try:
-        return await client.send(users, message, custom_fields=fields)
+        return await call(client)
     finally:
         await client.aclose(drain=0)
 
@@ -127,14 +127,9 @@ def create(
         print_request(settings["base_url"], CREATE_CAMPAIGN, wire.encode_campaign(campaign), json=json)
         return Exit.DONE
     confirm(lambda: f"Create the campaign{quoted(str(campaign.get('name', '')))}", settings, yes=yes)
-    created = asyncio.run(_create(AsyncPushClient(**settings), campaign))
+    created = asyncio.run(_call(settings, lambda client: client.create_campaign(campaign)))
     if json:
         print_json({"uuid": created.uuid})
     else:
         say(created.uuid)
     return Exit.DONE
-
-
-async def _create(client: AsyncPushClient, campaign: Mapping[str, Any]) -> CampaignCreated:
-    async with client:
-        return await client.create_campaign(campaign)
