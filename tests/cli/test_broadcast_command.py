@@ -103,7 +103,7 @@ def test_other_users_for_a_run_are_refused_with_both_numbers_and_the_options(bro
     assert result.out == ""
     assert service.users() == {"ann": 1}
     assert "it was planned for 3 users, and this call has 2 users; " in result.err
-    told = ": pushsdk resume spring.run; another run pushes to all of its users again, unless you --exclude spring.run"
+    told = "; for the present users, name another run, which pushes to users again, unless you --exclude spring.run; "
     assert told in result.err
     assert broadcast(*query, source=None, run="daily-{date}.run").code == 0
     assert service.users() == {"ann": 2, "eve": 1}
@@ -343,7 +343,7 @@ def test_one_signal_waits_for_the_requests_in_flight(sending, service, command, 
     assert 0 < figures["accepted"] < CROWD
     assert f"accepted  {figures['accepted']:>6,}" in out
     assert err.startswith("stopping after the requests in flight; press Ctrl-C again to stop at once\n")
-    assert err.endswith("to send the rest as planned:  pushsdk resume 'my run' --in-flight 2\n")
+    assert err.endswith("to send the rest, also to users who opted out since:  pushsdk resume 'my run' --in-flight 2\n")
     assert "Traceback" not in err
 
 
@@ -450,11 +450,13 @@ def test_status_and_report_show_a_run_with_every_outcome_and_send_nothing(broadc
         r"begun     20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\nended     20",
         result.out,
     )
-    rest = f"to send the rest as planned:  pushsdk resume spring.run --base-url {service.base_url}  # with the options"
+    rest = (
+        f"to send the rest, also to users who opted out since:  pushsdk resume spring.run --base-url {service.base_url}"
+    )
     assert result.err.splitlines() == [
         "stopped: the limit is reached: resume for the rest",
         answers,
-        f"{rest} of the run, for example --rate",
+        f"{rest}  # with the options of the run, for example --rate",
     ]
     with contextlib.redirect_stdout(io.StringIO()) as output:
         assert cli.main(split("report spring.run --json")) == 0

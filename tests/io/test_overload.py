@@ -176,7 +176,6 @@ async def test_sends_that_expire_in_the_queue_or_find_no_room_in_time_count_as_n
 @pytest.mark.parametrize(
     ("options", "rate", "seconds", "code"),
     [
-        ({}, 20, 0.01, "throttled"),
         ({}, 5, 0.3, "throttled"),
         ({"rate": Rate(users_per_second=20)}, 400, 0.1, "rate"),
         ({"limits": Limits(in_flight=4)}, 400, 0.2, "no-slot"),

@@ -61,8 +61,18 @@ async def test_postgresql_leaves_out_who_opted_out(name, service, postgres_url, 
     await db.executemany("INSERT INTO users VALUES ($1)", [("out",), *((user,) for user in SWEDES)])
     await db.close()
     monkeypatch.setenv("DATABASE_URL", postgres_url)
+    monkeypatch.setattr("sys.argv", [name, "sale.run"])
     await asyncio.to_thread(exec, MODULES[name], {"__name__": "__main__"})
     assert {*pushed(service)} == SWEDES
+
+
+def test_another_run_leaves_out_the_users_of_earlier_ones(service):
+    installed("psycopg", "databases")
+    program = module("psycopg_users")
+    for users, *runs in (["ann", "bob"], "sale.run"), (["bob", "eve"], "rest.run", "sale.run"):
+        program["ids"] = users.__iter__
+        program["main"](*runs)
+    assert service.users() == {"ann": 1, "bob": 1, "eve": 1}
 
 
 @pytest.mark.parametrize("name", ["polars_users", "pandas_users"])

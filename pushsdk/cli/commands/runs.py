@@ -695,7 +695,7 @@ def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment:
         warn("to push to the rest, --exclude this run and pass another --run: pushsdk docs nightly-job#a-late-run")
         return
     if result.not_sent > unlisted and not _is_plan(result):
-        warn(f"to send the rest as planned:  {command}{comment}")
+        warn(f"to send the rest, also to users who opted out since:  {command}{comment}")
     if result.unknown:
         listing = command_line(["report", result.run], {"outcome": "unknown"})
         warn(f"to list the unknown users, who may have the push:  {listing}")
