@@ -140,7 +140,6 @@ _URL_FAULTS: tuple[_Fault, ...] = (
     (_is_odd_ipv4, "must write an IPv4 address as four decimal numbers"),
 )
 _BASE_URL_FAULTS: tuple[_Fault, ...] = (
-    (lambda url: not url.text, "{rule}; it is empty"),
     (
         lambda url: re.fullmatch(r"[\x21-\x7e]+", url.text) and not re.search("[.:/]", url.text),
         "{rule}; it must begin with {start}; if it is the key, pass it as api_key=",

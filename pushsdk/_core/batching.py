@@ -128,10 +128,10 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """The ids in the batch. Created when a second call joins: most batches hold one call."""
     entry: Any = None
     """Entry in the timer wheel and in the queue for slots. Set by the shell while calls wait."""
-    request: Any = None
-    """The request that was begun without a task. Set by the shell."""
     requests: Any = ()
-    """A list: the requests that tasks are sending or about to send, also between their attempts. Set by the shell."""
+    """A list: the requests in flight or about to be sent, also between their attempts. Set by the shell."""
+    task: Any = None
+    """The task that sends the batch, if it needs one. Set by the shell."""
     splitters: tuple[Any, ...] = ()
     """The splitters, in which the users of a rejected request wait for their next one. Set by the shell."""
     has_slot: bool = False
@@ -214,7 +214,7 @@ class Batches:
         batch.state = state
         if state is DONE:
             # The calls refer to the batch, and neither is known to the cycle collector.
-            batch.entry = batch.context = batch.request = None
+            batch.entry = batch.context = batch.task = None
             batch.units, batch.requests, batch.splitters = [], (), ()
 
     def _bounds(self, frame: int) -> tuple[int, int]:

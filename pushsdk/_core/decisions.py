@@ -27,7 +27,7 @@ IN_FLIGHT = {True: "in flight", False: LEFT_IN_FLIGHT}
 """The reason for a claimed user, by whether a process is sending the run."""
 
 
-def reason_of(status: UserStatus, unsent: str = "not sent yet", *, claimed: str = LEFT_IN_FLIGHT) -> str:
+def reason_of(status: UserStatus, unsent: str = "not sent yet", *, claimed: str) -> str:
     """Return the reason that a report shows for a user; ``unsent`` if never tried, ``claimed`` if not settled."""
     if status.state is UserState.CLAIMED:
         return claimed

@@ -87,9 +87,7 @@ def check_fields(struct: Struct, error: type[Exception] = ConfigurationError) ->
             check(f"{type(struct).__name__}.{name}", value, kind, error)
 
 
-def check_arguments(
-    function: Callable[..., object], arguments: Mapping[str, object], error: type[Exception] = ConfigurationError
-) -> None:
+def check_arguments(function: Callable[..., object], arguments: Mapping[str, object], error: type[Exception]) -> None:
     """Check a function's arguments, which its ``locals()`` are at its begin, by their annotations."""
     for name, kind in kinds_of(function).items():
         if name in arguments:

@@ -303,7 +303,6 @@ def _missing(name: str, advice: str) -> Callable[[LintNode], _Found]:
 
 _URLS = ("url", "androidActionUrl", "iosActionUrl")  # the app may resolve a relative one
 _MEDIA = ("bigImageUrl", "largeIconUrl", "richMediaUrl")
-_MISSING_ID = _missing("externalId", "if UNKNOWN, it can't be looked up")
 
 RULES: tuple[LintRule, ...] = (
     LintRule("near-name", Model, _near_name, (_UNKNOWN,)),
@@ -320,7 +319,12 @@ RULES: tuple[LintRule, ...] = (
     LintRule("subtitle-language", models.MobilePush, _subtitle_language, is_warned=False),
     LintRule("malformed-placeholder", models.MobilePush, _malformed_placeholder, TEXTS),
     LintRule("no-label", models.ActionButton, _missing("label", "the button has no text"), is_warned=False),
-    LintRule("no-external-id", models.CampaignRequest, _MISSING_ID, is_warned=False),
+    LintRule(
+        "no-external-id",
+        models.CampaignRequest,
+        _missing("externalId", "if UNKNOWN, it can't be looked up"),
+        is_warned=False,
+    ),
     LintRule("no-segment", models.CampaignRequest, _missing("segment", "the campaign has no audience")),
     LintRule("no-message", models.CampaignRequest, _missing("message", "the campaign has nothing to send")),
 )

@@ -26,7 +26,7 @@ from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected
 from pushsdk._core.words import count
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.pending import PendingCalls
-from pushsdk._io.request import ClaimedRequest, RequestPart
+from pushsdk._io.request import ClaimedRequest
 from pushsdk._io.sender import RequestSender
 
 logger = logging.getLogger("pushsdk")
@@ -41,7 +41,7 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
     """The request for part of a batch, whose calls leave it if they are short of time."""
 
     claim: Any = None
-    """The ``Claimant``, which claims each attempt's users; None if nothing has to survive the process."""
+    """The ``KeyedClaim``, which claims each attempt's users; None if nothing has to survive the process."""
     owner: Any = None
     """The ``BatchSender``."""
     content: Any = None
@@ -101,8 +101,6 @@ class BatchSender:
         # The contents that the service accepted last, and the records for those that were split.
         self._accepted: dict[Content, None] = {}
         self._record_of = lru_cache(_MAX_MESSAGES)(lambda _: MessageRecord())
-        #: The tasks for the batches that need one.
-        self.tasks: dict[Batch, asyncio.Task[None]] = {}
 
     def start(self, batch: Batch) -> None:
         """Put a batch in flight, which has a slot: at once if that needs no await, else by a task."""
@@ -123,7 +121,8 @@ class BatchSender:
         # The span of merged calls is current in a task.
         if observer is not None and len(batch.units) > 1:
             return False
-        request = batch.request = self._request(batch.content, batch)
+        request = self._request(batch.content, batch)
+        batch.requests = [request]
         if not sender.reserve(request):
             return False
         if observer is not None:
@@ -138,9 +137,9 @@ class BatchSender:
 
     def land(self, batch: Batch, is_plain: bool) -> None:
         """End a batch without a task: its response is a plain 204. Anything else is left to a task."""
-        if batch.state is DONE or batch in self.tasks:
+        if batch.state is DONE or batch.task is not None:
             return  # it was cancelled, or a task goes on with it
-        request = batch.request
+        (request,) = batch.requests
         try:
             verdict = self._sender.accept(request) if is_plain else None
             if verdict is None:
@@ -153,9 +152,10 @@ class BatchSender:
 
     def cancel(self, batch: Batch) -> asyncio.Task[None] | None:
         """Cancel a batch in flight. Returns the task that ends it; None if it has ended, or is about to."""
-        if (task := self.tasks.get(batch)) is not None:
+        task: asyncio.Task[None] | None = batch.task
+        if task is not None:
             task.cancel()
-        elif batch.request is not None and batch.request.is_begun:
+        elif batch.requests and batch.requests[0].is_begun:
             self._abort(batch)
         return task
 
@@ -164,19 +164,18 @@ class BatchSender:
         deliver = self._deliver(batch)
         task: asyncio.Task[None] = batch.context.copy().run(self._sender.loop.create_task, deliver)
         if not task.done():  # pragma: no branch - by an eager task factory, since Python 3.12
-            self.tasks[batch] = task
+            batch.task = task
             task.add_done_callback(lambda _: self._abort(batch))
 
     def _abort(self, batch: Batch) -> None:
         """End a batch that is in flight without a task, or whose task was cancelled before its first step."""
-        self.tasks.pop(batch, None)
         if batch.state is DONE:
             return
-        request = batch.request
-        if request is not None and request.is_begun:
-            self._pending.settle_part(request.part, self._sender.give_up(request))
-        elif request is not None:
-            self._sender.end_span(request)
+        for request in batch.requests:
+            if request.is_begun:
+                self._pending.settle_part(request.part, self._sender.give_up(request))
+            else:
+                self._sender.end_span(request)
         self._pending.settle_rest(batch.units, _CANCELLED)
         self.finish(batch)
 
@@ -208,20 +207,20 @@ class BatchSender:
         finally:
             # Calls are left only if the loop is torn down.
             self._pending.settle_rest(batch.units, _LOST)
-            self.tasks.pop(batch, None)
             if span is not None:
                 span.end(_tally(batch.units))
             self.finish(batch)
 
     async def _send_batch(self, batch: Batch) -> None:
-        request, calls = batch.request, batch.units
-        parts = split_calls(calls, self._sizes, batch.frame) if request is None else [BatchPart.of(calls)]
-        if len(parts) > 1:
-            await self._split(batch, parts, None)
-            return
-        request = request or self._request(batch.content, parts[0])
-        request.part = parts[0]
-        batch.requests = [request]
+        if not batch.requests:
+            parts = split_calls(batch.units, self._sizes, batch.frame)
+            if len(parts) > 1:
+                await self._split(batch, parts, None)
+                return
+            batch.requests = [self._request(batch.content, parts[0])]
+        (request,) = batch.requests
+        if request.part is batch:  # which is not split
+            request.part = BatchPart.of(batch.units)
         await self._send(batch, request, partial(self._end, batch))
 
     def _cancel_rest(self, batch: Batch) -> None:
@@ -279,7 +278,7 @@ class BatchSender:
         else:
             self._settle(batch, whole, verdict)
 
-    def _settle(self, batch: Batch, whole: RequestPart, verdict: Verdict) -> None:
+    def _settle(self, batch: Batch, whole: Batch | BatchPart, verdict: Verdict) -> None:
         if verdict.outcome is ACCEPTED:
             if len(self._accepted) >= _MAX_MESSAGES:
                 self._accepted.clear()  # faster than to drop the oldest

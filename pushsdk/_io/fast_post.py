@@ -415,7 +415,6 @@ class FastPost:
         heads: Heads,
         keepalive: float,
         *,
-        release: str = aiohttp.__version__,
         is_used: bool = True,
     ) -> None:
         self._session = session
@@ -433,7 +432,7 @@ class FastPost:
         # Instrumentation libraries add their hooks to every session.
         self._is_plain = (
             is_used
-            and release.startswith(KNOWN_RELEASES)
+            and aiohttp.__version__.startswith(KNOWN_RELEASES)
             and all(map(is_own, (_REQUEST, _SEND, _START)))
             and type(session) is _SESSION
             and session._request_class is aiohttp.ClientRequest

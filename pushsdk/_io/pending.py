@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Sequence
 
 import msgspec
 
-from pushsdk._core.batching import Call
+from pushsdk._core.batching import Batch, Call
 from pushsdk._core.body import encode_user_ids
 from pushsdk._core.error_mapping import conclude
 from pushsdk._core.errors import PushError
@@ -16,8 +16,8 @@ from pushsdk._core.events import Event, SendAbandoned
 from pushsdk._core.operations import Target
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Failure, Outcome, Verdict, attempts_of
 from pushsdk._core.results import Counters, Receipt
+from pushsdk._core.splitting import BatchPart
 from pushsdk._core.words import count
-from pushsdk._io.request import RequestPart
 from pushsdk._io.work import Work
 
 logger = logging.getLogger("pushsdk")
@@ -46,7 +46,7 @@ class PendingCalls:
         # True once an abandoned send that may have been pushed was logged as a warning: the others are not.
         self._has_warned = False
 
-    def settle_part(self, part: RequestPart, verdict: Verdict) -> None:
+    def settle_part(self, part: Batch | BatchPart, verdict: Verdict) -> None:
         """Settle one request's users with its verdict."""
         self._counters.users[verdict.outcome] += part.users
         receipt, units = None, part.units

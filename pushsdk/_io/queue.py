@@ -383,7 +383,7 @@ class QueuedBatch:
         batch = self._batch
         # Rounding may put a deadline at the very end of its tick.
         due = self._tick / TICKS_PER_SECOND
-        latest, self.deadline = max([call.deadline for call in batch.units], default=math.inf), math.inf
+        latest = max([call.deadline for call in batch.units], default=math.inf)
         if due < latest <= due + 1 / TICKS_PER_SECOND:
             # If the latest deadline falls into this tick, expire all calls together then.
             self.include(latest)

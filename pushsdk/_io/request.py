@@ -20,40 +20,13 @@ Returns the body to send, as long as the one it replaces or shorter; None if not
 """
 
 
-class Claimant(Protocol):
-    """One request's claim: tells other processes which users may have been sent to."""
-
-    async def claim(self, part: Any) -> tuple[Any, bytes | None]:
-        """Claim the users, after the connection is acquired and before the first byte. Raises only CancelledError.
-
-        Returns the ``RequestPart`` and the body to send, without the users whose claim was refused. The body is None if
-        nothing is to be sent.
-        """
-
-    def settle(self, verdict: Verdict) -> None:
-        """Record the verdict on the request so far. Called after each post, even if nothing was claimed.
-
-        A claim that is not complete by then is void.
-        """
-
-
-class RequestPart(Protocol):
-    """A request's users."""
-
-    @property
-    def users(self) -> int:
-        """Number of users; 0 for a campaign."""
-
-    @property
-    def units(self) -> Sequence[Any]:
-        """The calls, or what else has a function ``ask`` for an attempt's key; ``ask`` is None for a fixed key."""
-
-
 class WholePart(msgspec.Struct, frozen=True, eq=False):
-    """The users in a request that carries no calls."""
+    """A part of a request that carries no calls, as ``BatchPart`` is of one that does."""
 
     units: Sequence[Any]
+    """The calls, or what else has a function ``ask`` for an attempt's key; ``ask`` is None for a fixed key."""
     users: int
+    """Number of users; 0 for a campaign."""
 
 
 class Flight(DeadlineScope, eq=False, gc=False):
@@ -75,7 +48,7 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
     operation: Operation
     body: bytes
     part: Any
-    """A ``RequestPart``; for a batch its ``BatchPart``."""
+    """The users: a ``WholePart``; for a batch the ``Batch``, or a ``BatchPart``."""
     options: Options
     deadline: float
     """On the loop's clock; infinite if there is none."""

@@ -85,16 +85,14 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         If the request's failure is REKEYED then, its calls go on in a request for each key.
         """
         if request.is_begun:
-            is_accepted = await self._attempt(request, is_begun=True)
+            is_accepted = await self._attempt(request)
         elif request.own and not request.is_asked:
             # Split from others, which try a rotated key at once.
             is_accepted = False
         else:
             self.counters.requests += 1
-            if not await self._has_turn(request, has_slot=has_slot):
-                self.end_span(request)
-                return request.verdict()
-            is_accepted = await self._attempt(request)
+            is_accepted = await self._has_turn(request, has_slot=has_slot) and await self._attempt(request)
+            self.end_span(request)  # of an attempt that had no turn
         if not is_accepted and self._may_go_on(request):
             await self._retry(request)
         elif is_accepted and request.own == 1:
@@ -253,19 +251,18 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if request.failure is Failure.THROTTLED:
             request.evidence = Evidence(retry_after=limiter.rate_limiter.pause_left(self.loop.time()))
 
-    async def _attempt(self, request: ApiRequest, *, is_begun: bool = False) -> bool:
+    async def _attempt(self, request: ApiRequest) -> bool:
         """Make one attempt, repeated for a stale connection or a rotated key, and release the slot.
 
-        Returns True if accepted. Makes no attempt if the deadline has expired. ``is_begun``: the first post has begun.
+        Returns True if accepted. Makes no attempt if the deadline has expired. Its first post may have begun.
         """
         own, users = request.own, request.users  # a claim may leave users out
         try:
             if not request.is_asked and not await rekey(request, self.timers):
                 return False
             request.is_asked = False
-            while is_begun or self._may_begin(request):
-                attempt = await self._post(request, is_begun=is_begun)
-                is_begun = False
+            while request.is_begun or self._may_begin(request):
+                attempt = await self._post(request)
                 failure = request.evidence.failure
                 if failure is Failure.UNCLAIMED:
                     request.failure = request.failure or failure
@@ -320,9 +317,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         request.failure = Failure.CLOSED if self.work.closed else Failure.DEADLINE
         return False
 
-    async def _post(self, request: ApiRequest, *, is_begun: bool) -> Attempt:
+    async def _post(self, request: ApiRequest) -> Attempt:
         """Post the request once, until its deadline. Returns the attempt, and settles the claim."""
-        flight: Any = request.flight if is_begun else self.open(request)
+        flight: Any = request.flight if request.is_begun else self.open(request)
         evidence, key = request.evidence, request.key
         if self.observer is not None and flight.span is None:
             first = not request.attempts

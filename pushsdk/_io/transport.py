@@ -155,11 +155,6 @@ def _own_session(settings: TransportSettings, limit: int) -> Session:
     )
 
 
-def _header(name: str, value: str) -> str:
-    # aiohttp reads cookies, to merge them with those of the session.
-    return value if name.lower() == "cookie" else header_text(Secret.of(value))
-
-
 def _options_of(settings: TransportSettings, scheme: str) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Return the arguments for each aiohttp request, and the headers for each request."""
     options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, **HEAD_LIMITS}
@@ -167,7 +162,11 @@ def _options_of(settings: TransportSettings, scheme: str) -> tuple[dict[str, Any
         "Content-Type": "application/json",
         "Accept-Encoding": "identity",
         "User-Agent": f"pushsdk/{__version__}",
-        **{name: _header(name, value) for name, value in settings.headers.reveal().items()},
+        # Cookies in clear: aiohttp reads them, to merge them with those of the session.
+        **{
+            name: value if name.lower() == "cookie" else header_text(Secret.of(value))
+            for name, value in settings.headers.reveal().items()
+        },
     }
     if settings.session is not None:
         # A context: with True, aiohttp follows the session's connector, which may verify nothing, and reuses

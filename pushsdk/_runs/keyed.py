@@ -164,7 +164,7 @@ class KeyedCall:
 
 
 class KeyedClaim:
-    """The claims for one request, one per call. See ``_io.request.Claimant``."""
+    """The claims for one request, one per call: they tell other processes which users may have been sent to."""
 
     def __init__(self, log: ClaimLog, content: Content, part: BatchPart, pending: PendingCalls) -> None:
         self._log = log
@@ -178,6 +178,11 @@ class KeyedClaim:
         self._verdict = verdict_of(part.history, Evidence())
 
     async def claim(self, part: BatchPart) -> tuple[BatchPart, bytes | None]:
+        """Claim the users, after the connection is acquired and before the first byte. Raises only CancelledError.
+
+        Returns the part and the body to send, without the users whose claim was refused. The body is None if nothing is
+        to be sent.
+        """
         claims = self._claims = [(unit, self._request(unit)) for unit in part.units]
         await self._log.claim([request for _, request in claims])
         self._claims = [
@@ -187,6 +192,10 @@ class KeyedClaim:
         return part, push_body(part.ids, self._content.message, self._content.custom_fields) if part.units else None
 
     def settle(self, verdict: Verdict) -> None:
+        """Record the verdict on the request so far. Called after each post, even if nothing was claimed.
+
+        A claim that is not complete by then is void.
+        """
         claims, self._claims = self._claims, []
         if len(claims) > 1:
             verdict = msgspec.structs.replace(verdict, shared=True)

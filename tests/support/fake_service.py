@@ -189,8 +189,5 @@ def idle(client):
     stats = client.stats()
     engine = client._lifetime.engine
     return (stats.in_flight, stats.queued_users, stats.queued_bytes) == (0, 0, 0) and not (
-        engine.work.calls
-        or engine.queue.batch_sender.tasks
-        or engine.work.others
-        or any(engine.timers._buckets.values())
+        engine.work.calls or engine.work.others or any(engine.timers._buckets.values())
     )
