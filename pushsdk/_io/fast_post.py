@@ -33,7 +33,6 @@ from aiohttp import client_reqrep
 
 from pushsdk._core.judging import is_json
 from pushsdk._core.outcome import Evidence
-from pushsdk._core.secret import Secret
 from pushsdk._io.heads import KNOWN_RELEASES, Heads, RequestHead
 from pushsdk._io.request import ApiRequest, Claim, resolve
 from pushsdk._io.timers import let_read
@@ -453,11 +452,11 @@ class FastPost:
             and aiohttp.ClientResponse.start is _START
         )
 
-    async def post(self, request: ApiRequest, key: Secret, timeout: aiohttp.ClientTimeout) -> None:
+    async def post(self, request: ApiRequest, timeout: aiohttp.ClientTimeout) -> None:
         """Send the request, and record its response. Raises as a session does."""
         evidence, claim, span = request.evidence, request.prepare, request.flight.span
         evidence.touched = True
-        head, extra = self._heads.of(request.operation, key, span and span.headers)
+        head, extra = self._heads.of(request.operation, request.key, span and span.headers)
         connection = await self.acquire(head, evidence, timeout)
         try:
             body = request.body if claim is None else await claimed(claim)
@@ -494,7 +493,6 @@ class FastPost:
 
     async def go_on(self, connection: HttpConnection, evidence: Evidence) -> None:
         """Record the response to a request that was begun, if it is not a plain 204. Raises as a session does."""
-        evidence.touched = True
         try:
             await asyncio.sleep(0)  # if the task was cancelled, that is raised here
             await self._read(connection, evidence)

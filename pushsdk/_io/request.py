@@ -10,7 +10,6 @@ import msgspec
 from pushsdk._core.operations import Operation
 from pushsdk._core.outcome import Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
 from pushsdk._core.policy import Options
-from pushsdk._core.secret import Secret
 from pushsdk._io.timers import DeadlineScope
 
 Claim = Callable[[], Awaitable[bytes | None]]
@@ -140,7 +139,7 @@ class Transport(Protocol):
     fast: Any
     """The ``FastPost``, which writes a request at once if there is an idle connection. None if each needs an await."""
 
-    async def post(self, request: ApiRequest, key: Secret) -> None:
+    async def post(self, request: ApiRequest) -> None:
         """Send the request once, or go on with one that was begun, and fill its evidence.
 
         Raises only CancelledError; the evidence so far is valid then. The request span's headers are sent, too.

@@ -330,7 +330,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 evidence.failure, evidence.reason, evidence.error = key.failure, key.reason, key.error
             else:
                 with flight:
-                    await self.transport.post(request, key)
+                    await self.transport.post(request)
         except asyncio.CancelledError:
             if evidence.status is None:
                 evidence.failure, evidence.reason = Failure.CANCELLED, ""

@@ -16,7 +16,6 @@ from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from pushsdk._core.outcome import NO_HEADERS, Evidence, Failure
-from pushsdk._core.secret import Secret
 from pushsdk._io.fast_post import FastPost, HttpConnection, claimed, is_own, read_body
 from pushsdk._io.heads import Heads
 from pushsdk._io.request import ApiRequest, Claim
@@ -93,7 +92,7 @@ class SessionPost:
         # Arguments for each request.
         self._options = options
 
-    async def post(self, request: ApiRequest, key: Secret, timeout: aiohttp.ClientTimeout) -> None:
+    async def post(self, request: ApiRequest, timeout: aiohttp.ClientTimeout) -> None:
         """Send the request, and record its response. Raises as a session does."""
         evidence, span, operation, pool = request.evidence, request.flight.span, request.operation, self._fast_post
         pool.lend()
@@ -106,7 +105,7 @@ class SessionPost:
                     operation.method,
                     self._heads.url(operation),
                     data=data,
-                    headers=self._heads.headers(key, span and span.headers),
+                    headers=self._heads.headers(request.key, span and span.headers),
                     timeout=timeout,
                     **self._options,
                 )

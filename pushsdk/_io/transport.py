@@ -84,7 +84,7 @@ class AiohttpTransport:
         self.fast = FastPost(self._session, heads, keepalive, is_used=self._owned and proxy is None)
         self._slow = SessionPost(self._session, self.fast, heads, self._options)
 
-    async def post(self, request: ApiRequest, key: Secret) -> None:
+    async def post(self, request: ApiRequest) -> None:
         """See ``Transport.post``."""
         evidence, flight = request.evidence, request.flight
         begun, flight.connection = flight.connection, None
@@ -98,7 +98,7 @@ class AiohttpTransport:
                 await self.fast.go_on(begun, evidence)
             else:
                 path = self.fast if self.fast.takes(request.body) else self._slow
-                await path.post(request, key, _timeout(connect))
+                await path.post(request, _timeout(connect))
         except asyncio.CancelledError as error:
             if (phase := phase_of(error, self._base_url.scheme)) is not None:
                 evidence.failure, evidence.reason = Failure.CONNECT_TIMEOUT, f"{self._place}, {phase}"

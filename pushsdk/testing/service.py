@@ -18,7 +18,6 @@ from pushsdk._core.errors import warn_caller
 from pushsdk._core.kinds import check
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
-from pushsdk._core.secret import Secret
 from pushsdk._core.words import count as counted
 from pushsdk._io.request import ApiRequest, Claim
 from pushsdk.client import AsyncPushClient
@@ -156,12 +155,12 @@ class FakeService:
 
     fast = None
 
-    async def post(self, sent: ApiRequest, key: Secret) -> None:
+    async def post(self, sent: ApiRequest) -> None:
         """Receive a request; called by the client."""
         operation, evidence, span = sent.operation, sent.evidence, sent.flight.span
         evidence.touched = True
         headers = None if span is None else span.headers
-        request = FakeRequest(operation.path, sent.body, key.reveal(), headers, sent.prepare)
+        request = FakeRequest(operation.path, sent.body, sent.key.reveal(), headers, sent.prepare)
         self.requests.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)

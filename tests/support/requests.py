@@ -23,7 +23,7 @@ class ClaimedRequest(ApiRequest):
     prepare: object = None
 
 
-def request_of(body, evidence, operation=PUSH, *, connect=None, span=None, claim=None):
+def request_of(body, evidence, operation=PUSH, *, key=KEY, connect=None, span=None, claim=None):
     """Return a request that fills this evidence. ``claim`` returns the body to send."""
     request = ClaimedRequest(
         operation,
@@ -31,6 +31,7 @@ def request_of(body, evidence, operation=PUSH, *, connect=None, span=None, claim
         WholePart((), users=1),
         Options(RetryPolicy.none(), Timeout(total=None, attempt=None, connect=connect)),
         deadline=math.inf,
+        key=key,
         evidence=evidence,
         prepare=claim,
     )
@@ -52,8 +53,8 @@ async def transport_to(base_url, *, injected=False, limit=4, headers=(), **setti
         assert not (injected and settings["session"].closed)
 
 
-async def post(transport, body=BODY, *, key=KEY, **options):
+async def post(transport, body=BODY, **options):
     """Send a request by this transport, and return what it left as evidence. ``options`` are those of the request."""
     evidence = Evidence()
-    await transport.post(request_of(body, evidence, **options), key)
+    await transport.post(request_of(body, evidence, **options))
     return evidence

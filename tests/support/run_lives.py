@@ -117,10 +117,10 @@ class CountingService(FakeService):
             return answer(400)
         return self._left.pop(0) if self._left else answer()
 
-    async def post(self, sent, key):
+    async def post(self, sent):
         async with self.begun:
             self.begun.notify_all()
-        await super().post(sent, key)
+        await super().post(sent)
 
     async def wait_for(self, requests):
         async with self.begun:
