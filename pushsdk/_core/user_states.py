@@ -66,9 +66,11 @@ class UserStates:
         self._counts = dict.fromkeys(UserState, 0)
         self.extend(users)
 
+    def __str__(self) -> str:
+        return ", ".join(f"{users} {state}" for state, users in self._counts.items() if users)
+
     def __repr__(self) -> str:
-        counts = ", ".join(f"{state}={users}" for state, users in self._counts.items() if users)
-        return f"UserStates({counts})"
+        return f"UserStates({self})"
 
     def copy(self) -> "UserStates":
         """Return an independent copy."""

@@ -110,7 +110,7 @@ class Pipeline:
     async def run(self) -> None:
         """Send until the run is complete or stopped. Raise RunFileError if the run file can't be read or written."""
         self._log.give_up_claims()
-        self._log_phase("begins")
+        logger.info("the run begins: %s", str(self._journal.states))
         self._tick()
         ticker = self._engine.loop.create_task(self.stopping.tick(self._tick))
         try:
@@ -125,7 +125,7 @@ class Pipeline:
         if self._read_error is not None:
             raise self._read_error
         self._report()
-        self._log_phase("ends")
+        logger.info("the run ends: %s", str(self._journal.states))
 
     async def _explain_rest(self) -> None:
         """Say why users are left, if no failure does."""
@@ -174,12 +174,6 @@ class Pipeline:
                 self._add_workers()
             if not self._retry_given_up():
                 return
-
-    def _log_phase(self, phase: str) -> None:
-        numbers = ", ".join(
-            f"{number} {state.name}" for state in UserState if (number := self._journal.states.count(state))
-        )
-        logger.info("the run %s: %s", phase, numbers)
 
     def _next(self) -> ChunkAttempt | None:
         """Return an attempt for the next request; None if none is left or may start. Raises RunFileError.
