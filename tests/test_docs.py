@@ -72,7 +72,7 @@ def test_every_example_runs(service, block):
     run(block)
     if SENDS.search(block.text) and "Emulator(" not in block.text:
         assert service.requests > 0
-    assert [lint(push.message) for push in service.pushes if lint(push.message)] == []
+    assert {problem.code for push in service.pushes for problem in lint(push.message)} <= {"unknown-field"}
 
 
 def test_every_message_sets_a_platform():

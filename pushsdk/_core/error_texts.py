@@ -151,7 +151,8 @@ class Facts(Wording, msgspec.Struct, frozen=True):
 
 
 _KEYED = (
-    "it may have been enqueued{times}; another call with this idempotency_key sends nothing: pushsdk claims show {job}"
+    "it may have been enqueued{times}; another call with this idempotency_key sends nothing: pushsdk claims show {job} "
+    "--claims STORE"
 )
 _UNTRIED = "the call ended before its first attempt"
 _HEADS = {Outcome.UNKNOWN: "outcome unknown", Outcome.REJECTED: "rejected", Outcome.NOT_SENT: "not sent"}

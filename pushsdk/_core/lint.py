@@ -202,6 +202,13 @@ def _near_name(node: LintNode) -> _Found:
             yield (name,), f"unknown field, {advice}"
 
 
+def _unknown_field(node: LintNode) -> _Found:
+    near = {path for path, _ in _near_name(node)}
+    for name in node.fields.keys() - {*node.model.__struct_encode_fields__}:
+        if (name,) not in near:
+            yield (name,), "unknown field, which phones may ignore; for the fields see: pushsdk docs sending"
+
+
 def _near(shown: str) -> Callable[[str], _Found]:
     """Return the check that a value is not a misspelled ``shown``."""
 
@@ -306,6 +313,7 @@ _MEDIA = ("bigImageUrl", "largeIconUrl", "richMediaUrl")
 
 RULES: tuple[LintRule, ...] = (
     LintRule("near-name", Model, _near_name, (_UNKNOWN,)),
+    LintRule("unknown-field", Model, _unknown_field, (_UNKNOWN,), is_warned=False),
     *(LintRule("near-value", model, _near(shown), (name,)) for (model, name), shown in SHOWN.items()),
     LintRule("relative-url", Model, _relative, _URLS, is_warned=False),
     LintRule("relative-image", models.MobilePush, _relative, _MEDIA),

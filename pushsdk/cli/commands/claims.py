@@ -125,7 +125,7 @@ def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = Fal
         raise usage_error("name a job, for example by its idempotency key: pushsdk claims show --key order-42")
     found = with_store(store.claims, store.open, lambda opened: _claims_of(opened, [*names]))
     for digest, claim in found.items():
-        _show(digest, claim, json=json)
+        _show(digest, claim, json=json, given=names.get(digest, ""))
     sends = [*filter(None, map(claimed_in, found, found.values()))]
     if not json:
         _advise(sends, store)
@@ -149,7 +149,7 @@ def _in_flight(until: float) -> str:
     return f"may be in flight for {seconds + 0.5:.0f} s more" if seconds > 0 else ""
 
 
-def _show(digest: str, claim: Claim, *, json: bool = False) -> None:
+def _show(digest: str, claim: Claim, *, json: bool = False, given: str = "") -> None:
     try:
         record = ClaimRecord.decode(claim.record)
         rows = [(stop - start, status) for start, stop, status in record.states().runs()]
@@ -161,7 +161,8 @@ def _show(digest: str, claim: Claim, *, json: bool = False) -> None:
         counts = [{"state": status.state, "users": users, "reason": status.reason} for users, status in rows]
         print_json({"key": digest, "claimed_at": claimed_at, "age": round(age), "states": counts})
         return
-    say(f"{digest}, claimed {duration(age)} ago at {claimed_at}")
+    key = f" ({given})" if given.startswith("--key") else ""
+    say(f"{digest}{key}, claimed {duration(age)} ago at {claimed_at}")
     claimed = _in_flight(record.sending_until) or _DEAD
     print_figures(
         (status.state, f"{users:,}", reason_of(status, _UNSENT, claimed=claimed), "") for users, status in rows
