@@ -47,7 +47,10 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         """The attempt that decided. For a call without one, its failure as an attempt."""
         verdict = self.verdict
         return verdict.decisive or Attempt(
-            outcome=verdict.outcome, reason=self._failure(), retry_after=verdict.retry_after
+            outcome=verdict.outcome,
+            reason=self._failure(),
+            retry_after=verdict.retry_after,
+            body=verdict.refusal,
         )
 
     def render(self, names: Mapping[str, str]) -> str:

@@ -242,8 +242,11 @@ class SendQueue:
             self._sender.note_not_begun(len(call.users), call.deadline, reason)
 
     def _not_sent(self, reason: Failure) -> Verdict:
-        pause = self._limiter.rate_limiter.pause_left(self._loop.time()) if reason is Failure.THROTTLED else None
-        return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause or None)
+        unsent = Verdict(outcome=Outcome.NOT_SENT, failure=reason)
+        if reason is not Failure.THROTTLED:
+            return unsent
+        pause = self._limiter.rate_limiter.pause_left(self._loop.time())
+        return replace(unsent, retry_after=pause or None, refusal=self._limiter.refusal)
 
     def _dispatch_opened(self) -> None:
         """Dispatch the batches of the last loop turn."""
