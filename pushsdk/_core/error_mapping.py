@@ -50,7 +50,7 @@ def error_for(
     facts = Facts(known, target, len(user_ids), _most_unknown(requests), _bound(verdict.failure, options), job)
     decisive = verdict.decisive
     error = _kind_of(verdict, decisive)(facts, attempts=verdict.attempts, user_ids=user_ids)
-    error.retryable, error.body = any(map(is_retryable, requests)), verdict.refusal
+    error.retryable = any(map(is_retryable, requests))
     if isinstance(error, errors.OutcomeUnknownError):
         error.external_id = external_id
     if isinstance(error, errors.NotSentError):

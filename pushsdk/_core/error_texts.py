@@ -47,10 +47,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         """The attempt that decided. For a call without one, its failure as an attempt."""
         verdict = self.verdict
         return verdict.decisive or Attempt(
-            outcome=verdict.outcome,
-            reason=self._failure(),
-            retry_after=verdict.retry_after,
-            body=verdict.refusal,
+            outcome=verdict.outcome, reason=self._failure(), retry_after=verdict.retry_after
         )
 
     def render(self, names: Mapping[str, str]) -> str:

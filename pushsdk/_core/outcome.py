@@ -215,8 +215,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Set if the request was rejected and carried several calls: any one may be to blame."""
     recorded: bool = False
     """Set if this call sent nothing to these users: the outcome comes from the claim store."""
-    refusal: bytes = b""
-    """For a call that was throttled before its first attempt: the body of the answer that another call got."""
 
     @property
     def decisive(self) -> Attempt | None:

@@ -73,8 +73,6 @@ class ConcurrencyLimiter:
         self.rate_limiter = rate_limiter
         #: Tells which calls can be answered in time. Told about each attempt by ``RequestSender``.
         self.times = AttemptTimes()
-        #: The body of the service's last answer that throttled a request. Set by ``RequestSender``.
-        self.refusal = b""
         #: The requests that runs have in work: as many as the limit only while they have more. Set by runs.
         self.run_requests = 0
         #: The clock for latencies.

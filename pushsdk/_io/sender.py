@@ -391,7 +391,6 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if attempt.outcome is not REJECTED or not attempt.retryable:
             return
         if attempt.status in THROTTLES:
-            self.limiter.refusal = attempt.body
             self.limiter.refused(pause=attempt.retry_after or 0.0)
         if attempt.retry_after is not None:
             # By the client's policy, too: a call that waits longer does not stop the others for that long.
