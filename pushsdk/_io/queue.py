@@ -242,11 +242,8 @@ class SendQueue:
             self._sender.note_not_begun(len(call.users), call.deadline, reason)
 
     def _not_sent(self, reason: Failure) -> Verdict:
-        unsent = Verdict(outcome=Outcome.NOT_SENT, failure=reason)
-        if reason is not Failure.THROTTLED:
-            return unsent
-        pause = self._limiter.rate_limiter.pause_left(self._loop.time())
-        return replace(unsent, retry_after=pause or None, refusal=self._limiter.refusal)
+        pause = self._limiter.rate_limiter.pause_left(self._loop.time()) if reason is Failure.THROTTLED else None
+        return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause or None)
 
     def _dispatch_opened(self) -> None:
         """Dispatch the batches of the last loop turn."""
@@ -381,8 +378,6 @@ class QueuedBatch:
 
     def expire(self, reason: Failure) -> None:
         """End the calls whose deadline has expired, and wait for the next deadline."""
-        if not self.is_waiting:
-            return  # by ``on_event`` for another entry in the tick
         batch = self._batch
         # Rounding may put a deadline at the very end of its tick.
         due = self._tick / TICKS_PER_SECOND

@@ -95,12 +95,19 @@ class TimerWheel:
         if turns:
             self._handle = self.loop.call_soon(self._sweep, now, turns - 1)
             return
-        # call_at may come a clock resolution early: an entry due within a tenth of a tick is due.
-        while self._order and (self._order[0] <= now + 0.1 or not self._buckets[self._order[0]]):
-            for entry in self._buckets.pop(heapq.heappop(self._order)):
-                entry.expire(Failure.DEADLINE)
-        if self._order:
-            self._arm()
+        try:
+            while self._order:
+                bucket = self._buckets[self._order[0]]
+                if not bucket:
+                    del self._buckets[heapq.heappop(self._order)]
+                # call_at may come a clock resolution early: an entry due within a tenth of a tick is due.
+                elif self._order[0] <= now + 0.1:
+                    bucket.popitem()[0].expire(Failure.DEADLINE)
+                else:
+                    break
+        finally:  # a log handler may raise
+            if self._order:
+                self._arm()
 
 
 class DeadlineScope(msgspec.Struct, eq=False, gc=False):

@@ -20,12 +20,13 @@ class Item:
 
 
 @virtual
-async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expires():
+async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expires_even_if_one_raises():
     loop = asyncio.get_running_loop()
     keeper = TimerWheel(loop)
     items = [Item() for _ in range(20)]
     for number, item in enumerate(items):
         keeper.add(item, now() + number)
+    keeper.add(None, now() + 9.0)  # raises, as a log handler may
     late = {}
     for turn in range(40):
         loop.jump(1.0)
@@ -34,6 +35,7 @@ async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expire
     assert len(late) == 20
     assert min(late.values()) >= TURNS_TO_READ
     assert max(late.values()) <= 3 * TURNS_TO_READ
+    assert "NoneType" in loop.complaints.pop()
     keeper.close()
 
 
