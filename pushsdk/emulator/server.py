@@ -340,7 +340,7 @@ class Emulator(Accepted):
     @property
     def requests(self) -> int:
         """The number of requests on the wire, for any key, refused and failed ones too."""
-        return self._inboxes.requests.total()
+        return self._inboxes.requests
 
     def inbox(self, api_key: str | None = None) -> Inbox:
         """Return the inbox for this key, by default for ``emulator.api_key``."""
@@ -362,7 +362,7 @@ class Emulator(Accepted):
         """Empty the inbox for ``api_key``, and restart the faults and the request count."""
         self.inbox().forget()
         self.set_faults(self.faults)
-        self._inboxes.requests.clear()
+        self._inboxes.requests = 0
 
 
 def _in_url(host: str) -> str:

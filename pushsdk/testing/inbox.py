@@ -4,7 +4,6 @@ import asyncio
 import json
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -30,8 +29,8 @@ _MAX_CHARACTERS = 60  # per text
 _MAX_TEXTS = 3  # languages
 _NOTHING = "no request with this test's key."
 _ELSEWHERE = (
-    "Another key or another path: {}. Does the code use push.base_url and push.api_key? To see another key's requests: "
-    "push.emulator.inbox(key)"
+    "{} had another key or another path: does the code use push.base_url and push.api_key, which push_env sets for code "
+    "that reads the variables? To see another key's requests: push.emulator.inbox(key)"
 )
 _LOOK_INTERVAL = 0.005  # seconds
 _OPTIONAL = "Pass `required=False` if that is fine."
@@ -187,7 +186,7 @@ class PushInbox(Limited):
         super().__init__(self._inbox._inboxes, api_key)
         self._inbox.label(label)
         self._ahead = 0.0  # seconds that this test advanced the clock
-        self._before = Counter(self._inboxes.requests)  # from earlier tests, by key
+        self._before = emulator.requests  # from earlier tests
         self._contexts: list[FaultContext] = []
         self.shows_summary: bool = False  # a failure message includes the summary; set by _summarize
 
@@ -355,9 +354,8 @@ class PushInbox(Limited):
         """Return a text that shows these requests, or all requests, for a failure."""
         self.shows_summary = True
         received = self._inbox.requests()
-        elsewhere = Counter(self._inboxes.requests) - self._before
-        elsewhere[self.api_key] -= len(received)
-        return summary(received if requests is None else requests, elsewhere=+elsewhere)
+        elsewhere = self.emulator.requests - self._before - len(received)
+        return summary(received if requests is None else requests, elsewhere=max(0, elsewhere))
 
 
 def _line(user_id: str | None, search: str) -> str:
@@ -422,8 +420,8 @@ def show_users(pushes: Mapping[str, int]) -> str:
     return "\n".join(lines)
 
 
-def summary(requests: Sequence[RequestSummary], *, elsewhere: Mapping[str, int]) -> str:
-    """Return the newest requests in an inbox, one per line. ``elsewhere`` counts the others by Api-Key."""
+def summary(requests: Sequence[RequestSummary], *, elsewhere: int) -> str:
+    """Return the newest requests in an inbox, one per line. ``elsewhere`` counts those that reached no inbox."""
     accepted = sum(request.accepted for request in requests)
     received = f"{counted(len(requests), 'request')} with this test's key, and accepted {accepted:,}:"
     lines = [f"The service received {received if requests else _NOTHING}"]
@@ -435,11 +433,10 @@ def summary(requests: Sequence[RequestSummary], *, elsewhere: Mapping[str, int])
     return "\n".join([*lines, *_others(requests, elsewhere)])
 
 
-def _others(requests: Sequence[RequestSummary], elsewhere: Mapping[str, int]) -> Iterator[str]:
+def _others(requests: Sequence[RequestSummary], elsewhere: int) -> Iterator[str]:
     """Yield where the test's missing requests may be."""
     if elsewhere:
-        keys = [f"{counted(number, 'request')} with ...{key[-4:]}" for key, number in elsewhere.items()]
-        yield _ELSEWHERE.format(", ".join(keys))
+        yield _ELSEWHERE.format(counted(elsewhere, "request"))
     elif not requests:
         yield "Code that reads the variables needs push_env, which sets them."
 

@@ -18,7 +18,7 @@ def test_each_request_is_a_row():
         summary_of(status=400, accepted=False, error="no JSON", users=0, first_user=None, title={}),
         summary_of(endpoint="campaigns", status=200, first_user=None, title={}, body={"en": "Sale"}),
     ]
-    assert summary(rows, elsewhere={"key-of-acme": 1_000}).splitlines() == [
+    assert summary(rows, elsewhere=1_000).splitlines() == [
         "The service received 5 requests with this test's key, and accepted 3:",
         '  accepted      204          push to "ann"             en "Hi"',
         '  not accepted  503          push to "ann" and 2 more  en "Hi"    (fault "busy")',
@@ -26,15 +26,14 @@ def test_each_request_is_a_row():
         "  not accepted  400          push                                 (no JSON)",
         '  accepted      200          campaign                  en "Sale"',
         (
-            "Another key or another path: 1,000 requests with ...acme. "
-            "Does the code use push.base_url and push.api_key? "
-            "To see another key's requests: push.emulator.inbox(key)"
+            "1,000 requests had another key or another path: does the code use push.base_url and push.api_key, "
+            "which push_env sets for code that reads the variables? To see another key's requests: push.emulator.inbox(key)"
         ),
     ]
 
 
 def test_a_summary_shows_the_newest_requests():
-    lines = summary([summary_of(first_user=str(number), title={}) for number in range(25)], elsewhere={}).splitlines()
+    lines = summary([summary_of(first_user=str(number), title={}) for number in range(25)], elsewhere=0).splitlines()
     assert lines[1] == "  … 5 older requests, then"
     assert len(lines) == 22
     assert '"5"' in lines[2]
