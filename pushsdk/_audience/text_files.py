@@ -175,8 +175,8 @@ def _lines(file: IO[bytes], context: ReadContext, longest: int = LONGEST_ROW) ->
 def _check_text(line: str, context: ReadContext) -> None:
     if "\0" in line:
         raise context.error("holds a NUL character: is the file UTF-8 text?")
-    if context.line <= 2 and re.match(r"\s*[+-]{3,}[\s+-]*$", line):
-        raise context.error("the rule below a table's header: print the ids alone, as psql -At does")
+    if context.line <= 2 and "---" in line and not line.strip("+- \r"):
+        raise context.error("the rule below a table's header: print ids alone (psql -At), or a CSV (psql --csv)")
 
 
 def _unreadable(name: str, error: OSError) -> ValidationError:

@@ -31,6 +31,7 @@ _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=\W?[A-Z])")
 # A term's score in each part; a part that repeats the term counts up to _MOST times.
 _IN_HEADING, _IN_TITLE, _IN_PROSE, _IN_CODE = 8, 3, 1, 0.3
 _MOST = 3
+_LONGEST = 40  # characters whose beginnings are tried
 _PHRASE = _EXACT = 2  # factors for all words in the query's order, and for a heading that is the query, in this case
 # Factors for the pages that name everything, and for those about the inside.
 _LAST = {"index": 0.3, "reference": 0.3, "contributing": 0.3, "design": 0.5}
@@ -91,7 +92,7 @@ def _terms(query: str, guide: str) -> tuple[list[re.Pattern[str]], re.Pattern[st
 
 def _beginning(word: str, guide: str) -> str:
     """Return the longest beginning of a word, at least half, that the guide has; else the word."""
-    lengths = range(len(word), max(3, len(word) // 2 - 1), -1)
+    lengths = range(min(len(word), _LONGEST), max(3, len(word) // 2 - 1), -1)
     return next((word[:length] for length in lengths if _pattern(word[:length]).search(guide)), word)
 
 
