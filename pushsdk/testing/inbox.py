@@ -17,7 +17,7 @@ from pushsdk._core.kinds import Count, CountOrZero, Delay, check, check_argument
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk._core.words import count as counted
 from pushsdk.emulator import Campaign, Emulator, Fault, Push
-from pushsdk.emulator.faults import preset
+from pushsdk.emulator.faults import Rules, preset
 from pushsdk.emulator.server import Limited, Shift
 from pushsdk.emulator.store.records import Delivered, RequestSummary
 from pushsdk.emulator.store.search import misread, parse
@@ -29,8 +29,8 @@ _MAX_CHARACTERS = 60  # per text
 _MAX_TEXTS = 3  # languages
 _NOTHING = "no request with this test's key."
 _ELSEWHERE = (
-    "{} had another key or another path: does the code use push.base_url and push.api_key, which push_env sets for code "
-    "that reads the variables? To see another key's requests: push.emulator.inbox(key)"
+    "{} had another key or another path: does the code use push.base_url and push.api_key, which push_env sets for "
+    "code that reads the variables? To see another key's requests: push.emulator.inbox(key)"
 )
 _LOOK_INTERVAL = 0.005  # seconds
 _OPTIONAL = "Pass `required=False` if that is fine."
@@ -119,7 +119,7 @@ class FaultContext:
         which = "This fault was" if len(faults) == 1 else "These faults were"
         never_used = f"{which} never used: write `with push.fault(...):`\n{_calls(faults)}"
         #: Failure message that no error has raised yet; set by __enter__ and __exit__.
-        self.pending_failure: str | None = never_used if required else None
+        self.pending_failure: str | None = never_used
 
     @property
     def hits(self) -> int:
@@ -302,6 +302,7 @@ class PushInbox(Limited):
         """
         if not faults:
             raise ValueError("fault() needs a Fault, for example push.fault(Fault.status(429))")
+        Rules(faults)  # raises here for a wrong one, not at the `with`
         return self._context(faults, len(faults) if required else 0, seed)
 
     def faults(self, name: str, *, required: bool = True, seed: int = 0) -> FaultContext:

@@ -27,7 +27,8 @@ def test_each_request_is_a_row():
         '  accepted      200          campaign                  en "Sale"',
         (
             "1,000 requests had another key or another path: does the code use push.base_url and push.api_key, "
-            "which push_env sets for code that reads the variables? To see another key's requests: push.emulator.inbox(key)"
+            "which push_env sets for code that reads the variables? "
+            "To see another key's requests: push.emulator.inbox(key)"
         ),
     ]
 

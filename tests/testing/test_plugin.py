@@ -228,7 +228,7 @@ def test_with_another_error(push):
         1 / 0
 
 def test_without_a_with_block(push):
-    push.fault(Fault.status(503, first=2), Fault.hang())
+    push.fault(Fault.status(503, first=2), Fault.hang(), required=False)
     asyncio.run(send(push, "ann"))
 
 @pytest.mark.xfail(strict=True)
@@ -240,7 +240,6 @@ def test_that_expects_the_failure(push):
         pass
 
 def test_with_faults_that_are_not_required(push):
-    push.fault(Fault.hang(), required=False)
     with pytest.raises(ZeroDivisionError), push.fault(Fault.hang(), required=False):
         1 / 0
 

@@ -217,10 +217,7 @@ def test_one_fault_of_a_preset_that_fires_is_enough(inbox, send):
     ("call", "text"),
     [
         (lambda push: push.fault(), ".* a Fault, for example push.fault\\(Fault\\.status\\(429\\)\\).*"),
-        (
-            lambda push: push.fault(Fault.status(429), "flaky").__enter__(),
-            ".* a Fault, for example Fault\\.status\\(429\\).*",
-        ),
+        (lambda push: push.fault(Fault.status(429), "flaky"), ".* a Fault, for example Fault\\.status\\(429\\).*"),
         (lambda push: push.faults(Fault.hang()), "preset must be 'flaky', .*; got Fault"),
         (lambda push: push.assert_sent(["ann"]), "user_id must be a str; got list"),
         (lambda push: push.assert_sent(language="de"), "language needs a title or a body: .*"),
