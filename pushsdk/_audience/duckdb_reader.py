@@ -5,13 +5,14 @@ date, a boolean) is a column error, an empty or NULL id a row error.
 """
 
 import itertools
+import json
 import operator
 import os
 import re
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -197,6 +198,23 @@ def row_count(db: Connection) -> int:
     return int(rows)
 
 
+def _unsendable(row: str) -> str:
+    """Return the first column in a row that can't be sent."""
+    with suppress(RecursionError):
+        # Unlike msgspec, it reads NaN and infinity.
+        columns = json.loads(row).items()
+        return next(printable(name, 60) for name, value in columns if not _is_sendable(value))
+    return "a column"
+
+
+def _is_sendable(value: Any) -> bool:
+    try:
+        json.dumps(sendable(value), allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 class DuckdbSource(ABC):
     """The base class for Parquet files, tables and queries: a table in which the column ``key`` holds the ids."""
 
@@ -260,7 +278,7 @@ class DuckdbSource(ABC):
         try:
             return {name: sendable(value) for name, value in _decode_row(text).items() if value is not None}
         except (msgspec.DecodeError, RecursionError):
-            problem = "a column can't be written as JSON (a NaN in it?)"
+            problem = f"{_unsendable(text)} holds NaN or infinity, or is nested too deeply"
             raise ValidationError(f"{printable(self._name)}, row {row}: {problem}") from None
 
     @abstractmethod
