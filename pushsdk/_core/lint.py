@@ -204,8 +204,8 @@ def _near_name(node: LintNode) -> _Found:
 
 def _unknown_field(node: LintNode) -> _Found:
     near = {path for path, _ in _near_name(node)}
-    for name in node.fields.keys() - {*node.model.__struct_encode_fields__}:
-        if (name,) not in near:
+    for name in node.fields:
+        if name not in node.model.__struct_encode_fields__ and (name,) not in near:
             yield (name,), "unknown field, which phones may ignore; for the fields see: pushsdk docs sending"
 
 

@@ -55,7 +55,7 @@ def test_a_preview_shows_each_language(command, file):
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_a_message_without_languages_prints_a_notice(command, file, words):
     notice = "the message has no text: title, subtitle and body name no language\n"
-    assert command("message preview", file({"ttl": 1}), *words) == (0, "", notice)
+    assert command("message preview", file({"userIds": [], "title": {"en": "x"}}), *words) == (0, "", notice)
 
 
 def test_a_preview_of_one_language_as_json(command, file):

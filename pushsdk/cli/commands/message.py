@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pushsdk._core.lint import lint as lint_resource
+from pushsdk._core.models import MobilePush
 from pushsdk._core.openapi import service_document
 from pushsdk._core.placeholders import TEXTS, render
 from pushsdk.cli.exit import Exit, usage_error
@@ -62,8 +63,8 @@ def preview(file: ResourceFile, /, *, fields: str = "{}", lang: str | None = Non
         fields: Fill the placeholders from '{"first_name": "Ann"}' or @FILE; missing fields get their fallback.
         lang: Show only this language.
     """
-    name, resource, _ = read_resource(file)
-    message = resource.get("message", resource)
+    name, resource, kind = read_resource(file)
+    message = resource if kind is MobilePush else resource.get("message", {})
     notifications = previews(message, read_object("--fields", fields))
     languages = [shown["language"] for shown in notifications]
     if lang is not None:

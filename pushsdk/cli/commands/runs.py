@@ -420,12 +420,12 @@ def _send_run(
             raise usage_error(text_of(error, resume=command, earlier_run=excluded)) from None
     if result is None:
         result = _report_of_cancelled(run)
-    _print_counts(result, json=options.json)
+    _print_counts(result, json=options.json, left=users)
     if not (interrupted or result.planned or result.stopped):
         _remove(run)  # it would only refuse the next try
         raise _no_users(result.excluded)
     unlisted = result.reasons.get(Failure.NOT_LISTED, 0) if settings["only_users"] else 0
-    _print_next_steps(result, command, unlisted=unlisted)
+    _print_next_steps(result, run, command, unlisted=unlisted)
     if result.planned and users == 0:
         again = "" if result.unknown else "; to push again, pass a new --run"
         warn(f"nothing was sent: an earlier command completed this run{again}")
@@ -549,7 +549,7 @@ def status(
     _print_counts(result, json=json)
     command = command_line(["resume", run], {"base_url": result.base_url})
     # The file does not hold the other options, and without the run's --rate a resume may send too fast.
-    _print_next_steps(result, command, comment="  # with the options of the run, for example --rate")
+    _print_next_steps(result, run, command, comment="  # with the options of the run, for example --rate")
     return _exit_code(result)
 
 
@@ -642,25 +642,28 @@ def _exit_code(result: pushsdk.BroadcastReport, *, interrupted: bool = False) ->
     return next((code for applies, code in rules if applies), Exit.DONE)
 
 
-def _print_counts(result: pushsdk.BroadcastReport, *, json: bool) -> None:
+def _print_counts(result: pushsdk.BroadcastReport, *, json: bool, left: int | None = None) -> None:
     if json:
         print_json({name: getattr(result, name) for name in result.__struct_fields__ if name != "file"})
     else:
-        print_figures(_run_figures(result))
+        print_figures(_run_figures(result, left))
 
 
-def _run_figures(result: pushsdk.BroadcastReport) -> Iterator[Figure]:
+def _run_figures(result: pushsdk.BroadcastReport, left: int | None = None) -> Iterator[Figure]:
+    """Yield the counts. ``left`` is the number of users that the command had to send to, None if unknown."""
     earlier = result.accepted - result.accepted_now if result.seconds else 0
     yield "accepted", f"{result.accepted:,}", f"{earlier:,} by earlier commands" if earlier else "", "green"
     yield "rejected", f"{result.rejected:,}", "", "red" if result.rejected else ""
     unknown = "may have been pushed; skipped" if result.unknown else ""
     yield "unknown", f"{result.unknown:,}", unknown, "yellow" if result.unknown else ""
     yield "not sent", f"{result.not_sent:,}", "", "yellow" if result.not_sent else ""
-    yield "users", f"{result.planned:,}", ", ".join(_remarks(result)), "bold"
+    yield "users", f"{result.planned:,}", ", ".join(_remarks(result, left)), "bold"
 
 
-def _remarks(result: pushsdk.BroadcastReport) -> Iterator[str]:
-    if result.seconds:
+def _remarks(result: pushsdk.BroadcastReport, left: int | None) -> Iterator[str]:
+    if left == 0:
+        yield "nothing was left to send"
+    elif result.seconds:
         yield f"in {duration(result.seconds)}"
     yield from _left_out(result.duplicates, result.excluded, result.source)
     if result.resent:
@@ -682,7 +685,9 @@ def _print_answers(result: pushsdk.BroadcastReport) -> None:
             warn(f"reasons: {count(users)}: {reason}")
 
 
-def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment: str = "", unlisted: int = 0) -> None:
+def _print_next_steps(
+    result: pushsdk.BroadcastReport, run: Path, command: str, *, comment: str = "", unlisted: int = 0
+) -> None:
     """Print to stderr what is left to do; ``command`` resumes the run, without the ``unlisted`` users."""
     if result.in_use:
         warn("another process is sending this run: users in flight count as unknown until their response is received")
@@ -697,7 +702,7 @@ def _print_next_steps(result: pushsdk.BroadcastReport, command: str, *, comment:
     if result.not_sent > unlisted and not _is_plan(result):
         warn(f"to send the rest, also to users who opted out since:  {command}{comment}")
     if result.unknown:
-        listing = command_line(["report", result.run], {"outcome": "unknown"})
+        listing = command_line(["report", run], {"outcome": "unknown"})
         warn(f"to list the unknown users, who may have the push:  {listing}")
         warn(f"only if a second push is better than none:  {command} --on-unknown resend{comment}")
 
