@@ -49,7 +49,7 @@ class Distinct(AbstractContextManager["Distinct"]):
 
     def __init__(self, *, rows: bool = False, memory: int = MEMORY) -> None:
         self.duplicates = 0
-        """Number of items whose id was seen before. Complete when ``finish`` has ended."""
+        """Number of items whose id was seen before. Set when ``finish`` has ended; before, new items may be in it."""
         self.excluded = 0
         """Number of other items whose id is excluded. Complete when ``finish`` has ended."""
         self._rows = rows
@@ -105,7 +105,7 @@ class Distinct(AbstractContextManager["Distinct"]):
             self.exclude(list(excluded))
 
     def _left(self, fresh: dict[str, Any], excluded: set[str]) -> list[list[Any]]:
-        """Count items as no duplicates. Return the items that are not excluded, as none or one batch."""
+        """Subtract the items from the duplicates. Return those that are not excluded, as none or one batch."""
         self.duplicates -= len(fresh)
         left = _without(fresh, excluded)
         self.excluded += len(fresh) - len(left)

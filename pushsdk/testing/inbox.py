@@ -422,7 +422,7 @@ def show_users(pushes: Mapping[str, int]) -> str:
 
 
 def summary(requests: Sequence[RequestSummary], *, elsewhere: int) -> str:
-    """Return the newest requests in an inbox, one per line. ``elsewhere`` counts those that reached no inbox."""
+    """Return the newest requests in an inbox, one per line. ``elsewhere`` counts the others."""
     accepted = sum(request.accepted for request in requests)
     received = f"{counted(len(requests), 'request')} with this test's key, and accepted {accepted:,}:"
     lines = [f"The service received {received if requests else _NOTHING}"]

@@ -102,7 +102,7 @@ def test_other_users_for_a_run_are_refused_with_both_numbers_and_the_options(bro
     assert result.out == ""
     assert service.users() == {"ann": 1}
     assert "it was planned for 3 users, and this call has 2 users; " in result.err
-    told = "; for the present users, name another run, which pushes to users again, unless you --exclude spring.run; "
+    told = "; for the present users, name another run: it pushes to all users again, unless you --exclude spring.run; "
     assert told in result.err
     assert broadcast(*query, source=None, run="daily-{date}.run").code == 0
     assert service.users() == {"ann": 2, "eve": 1}

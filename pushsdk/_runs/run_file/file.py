@@ -50,8 +50,8 @@ _NEXT_STEP = {
 _DAMAGED = "it is damaged, so its outcomes are lost: a new run, or an older copy, would push to users again"
 #: The fix if a call has other users, or another message.
 OTHER_USERS = (
-    "; for the present users, name another run, which pushes to users again{earlier_run}; to continue with the planned "
-    "users, also with those who opted out since: {resume}"
+    "; for the present users, name another run: it pushes to all users again{earlier_run}; to continue with the "
+    "planned users, also with those who opted out since: {resume}"
 )
 OTHER_MESSAGE = "; to send its message to the other planned users: {resume}; for another message, name another run"
 _EMPTY = "it is empty, nothing was planned in it: start the broadcast again"
