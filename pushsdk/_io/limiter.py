@@ -91,6 +91,8 @@ class ConcurrencyLimiter:
         self._timer: asyncio.TimerHandle | None = None
         # The reason why the queue waits; None if nothing does. Set by ``_assign_slots``.
         self._obstacle: Failure | None = None
+        # Why starts are paced: the service asked for it, or can't be reached. Set by ``refused`` and ``pause``.
+        self._paced_by = _NO_TIME
 
     @property
     def in_flight(self) -> int:
@@ -145,9 +147,10 @@ class ConcurrencyLimiter:
         """Return why a call waited for its slot until its time was short; for other failures these."""
         if failure not in (Failure.DEADLINE, _NO_TIME):
             return failure
-        # While starts are paced, slots and answers are fewer for that.
-        is_paced = self._adaptive.gap and self._obstacle is not Failure.RATE
-        return Failure.THROTTLED if is_paced else self._obstacle or failure
+        # The pace is the cause if the service answers, and if the slots alone would let about as many start, or more.
+        adaptive, times = self._adaptive, self.times
+        is_paced = 2 * adaptive.gap * adaptive.limit > times.usual and not times.is_silent(self.clock())
+        return self._paced_by if is_paced and self._obstacle is not Failure.RATE else self._obstacle or failure
 
     def enqueue(self, waiting: SlotWaiter) -> None:
         """Queue for a slot. The waiter's ``acquire`` may be called before this returns."""
@@ -177,10 +180,12 @@ class ConcurrencyLimiter:
         """Start nothing before ``until``."""
         self.rate_limiter.pause(until)
         self._next_start = max(self._next_start, until)
+        self._paced_by = Failure.THROTTLED
 
     def refused(self, *, pause: float = 0.0, answered: bool = True) -> None:
         """Count a refused request; its ``release`` follows. See ``AdaptiveLimit.refused``."""
         self._adaptive.refused(self.clock(), pause=pause, answered=answered)
+        self._paced_by = Failure.THROTTLED if answered else _NO_TIME
 
     def close(self) -> None:
         """Stop the timer."""
@@ -210,7 +215,7 @@ class ConcurrencyLimiter:
             self._timer.cancel()
         self._timer = self._loop.call_at(earliest, self._assign_slots)
         # A pause is in both times.
-        reasons = {self.rate_limiter.not_before: Failure.RATE, self._next_start: Failure.THROTTLED}
+        reasons = {self.rate_limiter.not_before: Failure.RATE, self._next_start: self._paced_by}
         self._obstacle = reasons.get(earliest, _NO_TIME)
 
     def _pop_probe(self) -> SlotWaiter | None:

@@ -316,7 +316,7 @@ class Pipeline:
             return
         now, limiter, users = self._engine.loop.time(), self._engine.limiter, self._journal.states.count
         paused = limiter.rate_limiter.pause_left(now)
-        stage = "waiting" if paused or (self._sender.waiting and not limiter.in_flight) else "sending"
+        stage = "waiting" if paused or (self._sender.is_held and not limiter.in_flight) else "sending"
         progress = self._pace.progress(
             now,
             stage="stopping" if self.stopping.reason else stage,

@@ -130,6 +130,8 @@ class ChunkSender:
         self._slot_lock = asyncio.Lock()
         #: The last failure in words; empty once a request has been accepted since. Set by ``count``.
         self.trouble = ""
+        #: True if the last request is to be made again. Set by ``count``.
+        self.is_held = False
         #: Counts the requests that wait after a failure.
         self.waiting = 0
         #: Counts the answers to requests that were not accepted.
@@ -296,7 +298,8 @@ class ChunkSender:
         self.trouble = status.reason
         if outcome is ACCEPTED:
             self.message.accepted = True
-        if final and status.state is not _PENDING.state:
+        self.is_held = not final or status.state is _PENDING.state
+        if not self.is_held:
             self.engine.sender.counters.users[outcome] += users
             self.stopping.settled(outcome, users, status)
         else:

@@ -19,6 +19,7 @@ from support.fake_service import (
     hang,
     idle,
     outcome_of,
+    refused,
     start,
     titled,
     unreachable,
@@ -196,6 +197,18 @@ async def test_a_call_that_waits_too_long_says_for_what(options, rate, seconds, 
         assert client.stats().throttled == throttled == untried.count("not-sent-throttled")
 
 
+@pytest.mark.parametrize("then", [refused(after=0.1), hang()])
+@virtual
+async def test_a_service_that_is_down_does_not_throttle_although_it_has_before(then):
+    service = FakeService(*[answer(), answer(429)] * 40, then=then)
+    async with client_of(service, timeout=2.0) as client:
+        for number in range(1000):
+            client.submit("user", titled(number))
+            await asyncio.sleep(0.01)
+        stats = client.stats()
+    assert stats.throttled == 0 < stats.not_begun
+
+
 @virtual
 async def test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_connects():
     async with warmed(0.3, batching=Batching(linger=0.5)) as (service, client):
@@ -286,7 +299,7 @@ async def test_urgent_sends_go_before_all_that_wait_and_share_no_request_with_th
 @virtual
 async def test_a_pause_and_a_full_queue_hold_for_urgent_sends_too():
     service = FakeService(answer(429, {"Retry-After": "5"}))
-    async with client_of(service, limits=Limits(in_flight=1, queued_users=2, when_full="raise")) as client:
+    async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
         urgent = client.with_options(urgent=True)
         first = client.submit("first", titled(0))
         await asyncio.sleep(0.1)
@@ -294,7 +307,7 @@ async def test_a_pause_and_a_full_queue_hold_for_urgent_sends_too():
         await asyncio.sleep(4.5)
         assert not code.done()
         with pytest.raises(NotSentError, match="queue is full"):
-            await urgent.send("other", titled(1))
+            urgent.submit("other", titled(1))
         await asyncio.gather(first, code)
 
 

@@ -3,10 +3,10 @@
 import logging
 
 import pytest
-from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of, idle, titled
-from support.virtual_time import turns, virtual
+from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of, idle
+from support.virtual_time import virtual
 
-from pushsdk import Limits, QueueFullError, ValidationError
+from pushsdk import ValidationError
 
 
 @virtual
@@ -17,23 +17,6 @@ async def test_without_on_event_a_failure_that_nobody_awaits_is_logged_as_a_warn
         await client.flush()
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == ["a submitted send to 1 user ended as REJECTED: HTTP 404 [rejected-404]"]
-
-
-@virtual
-async def test_a_full_queue_refuses_a_submitted_send_at_once():
-    service = FakeService()
-    async with client_of(service, limits=Limits(in_flight=1, queued_users=2)) as client:
-        futures = [client.submit("a", MESSAGE)]
-        await turns()
-        futures += [client.submit(user, titled(n)) for n, user in enumerate("bc")]
-        with pytest.raises(QueueFullError, match="queue is full") as excinfo:
-            client.submit("d", OTHER)
-        assert excinfo.value.user_ids == ("d",)
-        assert excinfo.value.retryable
-        await client.flush()
-        await client.submit("d", OTHER)
-        assert [future.result().users for future in futures] == [1, 1, 1]
-    assert service.users() == dict.fromkeys("abcd", 1)
 
 
 @virtual

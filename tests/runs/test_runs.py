@@ -397,8 +397,8 @@ async def test_a_cancellation_says_what_is_known_and_how_to_continue(name, tmp_p
 @virtual
 async def test_a_run_waits_from_a_failure_until_a_request_is_accepted():
     states = []
-    service = FakeService(answer(), then=refused())
-    await push(service, 99, stop_policy=StopPolicy(max_outage=60.0), on_progress=states.append)
+    service = FakeService(*[answer()] * 99, then=refused())
+    await push(service, 999, stop_policy=StopPolicy(max_outage=60.0), on_progress=states.append)
     assert {state.stage for state in states[:-1] if state.trouble} == {"waiting"}
 
 
