@@ -188,7 +188,8 @@ def test_every_command_runs_and_prints_what_is_shown(service, document, monkeypa
                 assert shown or code == 0, f"$ {command}\n{output}\nexit code {code}"
 
 
-def test_the_commands_in_scripts_schedules_and_manifests_are_commands():
+def test_the_commands_in_scripts_schedules_and_manifests_are_commands(monkeypatch):
+    monkeypatch.setenv("PUSHSDK_CLAIMS", "sqlite:claims.db")  # as the blocks export it
     texts = [
         block.text for document in DOCUMENTS for block in document.blocks if block.language in ("bash", "cron", "yaml")
     ]

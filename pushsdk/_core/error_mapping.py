@@ -186,8 +186,8 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...], job: str) -> 
     if verdict.outcome is Outcome.UNKNOWN:
         return errors.OutcomeUnknownError(
             "outcome unknown: an earlier call with this idempotency_key ended without a known outcome (its process "
-            f"died or its answer was lost); this call sent nothing; see: pushsdk claims show {job} --claims STORE, and "
-            "pushsdk docs idempotency#claims-of-dead-processes",
+            f"died or its answer was lost); this call sent nothing; see: pushsdk claims show {job}, with "
+            "PUSHSDK_CLAIMS set to the store, and pushsdk docs idempotency#claims-of-dead-processes",
             user_ids=user_ids,
         )
     status = verdict.status or 0

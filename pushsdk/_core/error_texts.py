@@ -151,8 +151,8 @@ class Facts(Wording, msgspec.Struct, frozen=True):
 
 
 _KEYED = (
-    "it may have been enqueued{times}; another call with this idempotency_key sends nothing: pushsdk claims show {job} "
-    "--claims STORE"
+    "it may have been enqueued{times}; another call with this idempotency_key sends nothing: pushsdk claims show "
+    "{job}, with PUSHSDK_CLAIMS set to the store"
 )
 _UNTRIED = "the call ended before its first attempt"
 _HEADS = {Outcome.UNKNOWN: "outcome unknown", Outcome.REJECTED: "rejected", Outcome.NOT_SENT: "not sent"}
@@ -168,7 +168,7 @@ _UNSEEN = ". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown her
 _LIMITS = "see: pushsdk docs timeouts-and-limits"
 _THROTTLING = "see: pushsdk docs throttling"
 _OUTCOMES = "see: pushsdk docs outcomes"
-_BURST = "N calls at R a second take N/R s: raise {timeout}, or use send_each; " + _THROTTLING
+_BURST = "For a burst, raise {timeout} (1,000 calls at 20 a second take 50 s), or use send_each; " + _THROTTLING
 _RATE = ". If this recurs, set {rate} below the service's limit; " + _THROTTLING
 _WRONG_URL = ". base_url is probably wrong: check its host and its path, which must end before /v1"
 _LINT = ". Check the message: {lint}"

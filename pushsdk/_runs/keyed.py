@@ -37,8 +37,8 @@ from pushsdk.claims.store import ClaimStore, Store, close_store
 T = TypeVar("T")
 IN_FLIGHT = (
     "outcome unknown: another call with this idempotency_key claimed the users {:.0f} s ago and may be in flight for "
-    "{} s more; this call sent nothing: call again with the same key after that; see: pushsdk claims show {} --claims "
-    "STORE"
+    "{} s more; this call sent nothing: call again with the same key after that; see: pushsdk claims show {}, with "
+    "PUSHSDK_CLAIMS set to the store"
 )
 
 

@@ -150,7 +150,7 @@ async def test_a_claim_whose_call_has_timed_out_is_unknown_and_not_retried(advan
             error = await deliver(other)
             assert type(error) is OutcomeUnknownError
             assert error.retryable == retryable
-        assert f"pushsdk claims show {sha256(JOB.encode()).hexdigest()[:12]} --claims STORE," in str(error)
+        assert f"pushsdk claims show {sha256(JOB.encode()).hexdigest()[:12]}, with PUSHSDK_CLAIMS set" in str(error)
         # The outcome is known to be UNKNOWN before that time.
         assert type(await first) is OutcomeUnknownError
         advance(-15.0)

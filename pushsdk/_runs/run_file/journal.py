@@ -276,7 +276,7 @@ class Journal:
         """Yield one row per planned user in plan order; if given, only with these ``outcomes``, for these ``users``."""
         states = frozenset(state for state in UserState if not outcomes or OUTCOMES[state] in outcomes)
         chunk, ids = -1, [""]
-        is_wanted = users.__contains__ if users else None  # None: no id is empty
+        is_wanted = users.__contains__ if users else None  # all pass then, as an id is never empty
         for positions in self.ranges(states):
             if positions.chunk != chunk:
                 chunk, ids = positions.chunk, self.load(positions.chunk).user_ids()
