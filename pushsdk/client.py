@@ -396,7 +396,7 @@ class AsyncPushClient(ClientViews):
                 continued, also after kill -9, if message, base_url and users are the same: they are read and compared
                 again, except for an unchanged file. Users that were claimed and never settled are UNKNOWN, and skipped
                 unless ``on_unknown="resend"``.
-            stop: Ends the run after the requests in flight, once it is set.
+            stop: Ends the run after the requests in flight, while it is set: leave it set until the call returns.
             dedupe: False keeps duplicate ids.
             **options: Resending, stopping, progress and durability; see ``pushsdk.options.RunOptions``.
 
@@ -431,7 +431,7 @@ class AsyncPushClient(ClientViews):
         Args:
             requests: Items with ``user_ids`` (at most ``Batching.max_users``) and a ``message``.
             run: Run file path. An existing run is continued if its users have the same messages.
-            stop: Ends the run after the requests in flight, once it is set.
+            stop: Ends the run after the requests in flight, while it is set: leave it set until the call returns.
             **options: Resending, stopping, progress and durability; see ``pushsdk.options.RunOptions``.
 
         Raises:
@@ -449,7 +449,7 @@ class AsyncPushClient(ClientViews):
 
         Args:
             run: Run file path.
-            stop: Ends the run after the requests in flight, once it is set.
+            stop: Ends the run after the requests in flight, while it is set: leave it set until the call returns.
             **options: Resending, stopping, progress and durability; see ``pushsdk.options.RunOptions``.
 
         Raises:

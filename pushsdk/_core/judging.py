@@ -53,6 +53,11 @@ def _is_unsent(evidence: Evidence) -> bool:
     return evidence.touched or (evidence.status is None and evidence.failure in PROVES_UNSENT)
 
 
+def _status_of(evidence: Evidence) -> int | None:
+    # A response that arrived before the request was written answers nothing, as if it waited on a pooled connection.
+    return None if _is_unsent(evidence) else evidence.status
+
+
 class OutcomeRule(msgspec.Struct, frozen=True):
     """An outcome table row. Matches evidence if the status is in ``statuses`` and ``condition`` holds."""
 
@@ -119,8 +124,7 @@ TABLE = (
 
 def find_rule(evidence: Evidence) -> OutcomeRule:
     """Return the table row that decides on this evidence."""
-    # A response that arrived before the request was written answers nothing: it waited on a pooled connection.
-    status = None if _is_unsent(evidence) else evidence.status
+    status = _status_of(evidence)
     return next((rule for rule in TABLE if status in rule.statuses and rule.condition(evidence)), TABLE[-1])
 
 
@@ -158,7 +162,7 @@ def judge(
         headers, body = _kept_headers(evidence.headers, mask), _kept_body(evidence, mask)
     return Attempt(
         outcome=outcome,
-        status=evidence.status,
+        status=_status_of(evidence),
         reason=_reason_of(evidence),
         retryable=retryable,
         retry_after=evidence.retry_after,

@@ -113,7 +113,8 @@ class KeyedCall:
             now, entry = time.time(), self.entry
             seconds = math.ceil(entry.sending_until - now)
             if seconds > 0 and not error.attempts and not entry.states().count(UserState.UNKNOWN):
-                error.args = (IN_FLIGHT.format(max(now - entry.claimed_at, 0), seconds, entry.job),)
+                if not call.abandoned:  # else its request goes on
+                    error.args = (IN_FLIGHT.format(max(now - entry.claimed_at, 0), seconds, entry.job),)
                 error.retryable, error.retry_after = True, float(seconds)
             raise
 

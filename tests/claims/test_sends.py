@@ -215,12 +215,14 @@ async def test_a_rejection_of_an_unsplit_request_settles_no_user():
 
 @virtual
 async def test_a_claim_may_be_in_flight_until_the_last_deadline_in_its_request():
-    async with delivering(batching=Batching(linger=2.0)) as (_, claims, client):
+    late = FakeService(Fault.delay(8.5))
+    async with delivering(late, timeout=10.0, batching=Batching(linger=2.0)) as (_, claims, client):
         first = asyncio.create_task(deliver(client, idempotency_key="early"))
         await asyncio.sleep(1.0)
         await deliver(client, "user-2")
-        await first
-    assert [round(record.sending_until - record.claimed_at) for record in claims.records()] == [29, 29]
+        assert "this call sent nothing" not in str(await first)
+        assert first.result().retryable
+    assert [round(record.sending_until - record.claimed_at) for record in claims.records()] == [9, 9]
 
 
 @pytest.mark.parametrize("rate", [Rate(requests_per_second=0.01), Rate(users_per_second=0.01)])

@@ -120,6 +120,7 @@ def test_a_response_that_arrived_before_the_request_answers_nothing(status):
     attempt = judged(stray)
     assert attempt.outcome == NOT_SENT
     assert attempt.retryable
+    assert attempt.status is None
     assert attempt.reason == str(Failure.STALE)
     assert repr(stray) == before
 
