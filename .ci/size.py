@@ -20,14 +20,14 @@ from pathlib import Path
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
     "tokens of pushsdk": 185_600,
-    "tokens of tests": 269_900,
+    "tokens of tests": 270_000,
     "functions with more than 8 decisions, per 1,000": 19.05,
     "functions with more than 15 decisions": 0,
     "classes with more than 15 attributes": 0,
     "modules in the longest chain of imports": 15,
     "'of' per 1,000 words of docstrings and comments": 10.05,
     "'own' per 1,000 words of docstrings and comments": 0.435,
-    "'what' per 1,000 words of docstrings and comments": 0.82,
+    "'what' per 1,000 words of docstrings and comments": 0.8,
 }
 SLACK = 0.03  # of a bound: how far a figure may fall before its bound must follow
 

@@ -4,6 +4,7 @@ Pure: times are arguments, in seconds on the caller's clock.
 """
 
 import math
+from typing import NamedTuple
 
 # RFC 6298 smooths a mean and a mean deviation by these shares of each new value. RFC 7323 (appendix G) divides the
 # shares by half the values in one round trip.
@@ -13,8 +14,18 @@ MEAN_SHARE, DEVIATION_SHARE = 1 / 8, 1 / 4
 DEVIATIONS = 8.0
 # The least to add to the mean, in seconds: event loops and timers are late by as much.
 GRANULARITY = 0.02
+# Less variance in the requests in flight doesn't tell how much longer an attempt takes beside others.
+LEAST_SPREAD = 0.5
 # During a silence one more request starts as a probe each time that the silence has become so many times as long.
 PROBE_AFTER = 4.0
+
+
+class Sent(NamedTuple):
+    """An attempt's first byte."""
+
+    at: float
+    crowd: int
+    """The requests that wait for a response, with this one."""
 
 
 class AttemptTimes:
@@ -22,6 +33,9 @@ class AttemptTimes:
 
     An attempt's time runs from its first byte to its response. Accepted responses lower or raise the estimate,
     anything else can only raise it. Without an estimate, before the first accepted response, every call is begun.
+
+    If attempts take longer beside others, they queue in the service. While that queue grows, the mean is too low, so a
+    line is fitted: the mean seconds, and the seconds for each further request in flight.
 
     The service is silent if responses are due and none comes. Then a request starts only as a probe, or if nothing is
     in flight. An attempt that ends unanswered in a silence stalls the client: the silence lasts until a response comes.
@@ -34,7 +48,12 @@ class AttemptTimes:
         self.usual = self.likely = 0.0
         #: True after an attempt that ended unanswered during a silence, until a response comes.
         self.is_stalled = False
+        # From the line.
         self._deviation = 0.0
+        # The mean crowd, its variance, the variance of the seconds, and the covariance.
+        self._crowd = self._spread = self._scatter = self._joint = 0.0
+        # Seconds for each further request in flight; how much is queueing, as a share, as far as that is certain.
+        self._slope = self._queued = 0.0
         # Time of the last response, or of the first byte since when responses are due; the next start in a silence.
         self._quiet_since = self._probe_at = -math.inf
 
@@ -54,25 +73,29 @@ class AttemptTimes:
         """Return the seconds that a call must have left to be begun.
 
         If others wait, the slot goes to a call that is answered in all likelihood. If none wait, a call that is
-        usually answered in time is begun, and the only one in flight in any case: it measures.
+        usually answered in time is begun, and the only one in flight in any case: it measures. If requests queue in
+        the service, the others wait there.
         """
         if not self.unanswered and (self.is_stalled or not others_wait):
             return 0.0
-        return self.likely if others_wait else self.usual
+        certainty = 1.0 if others_wait else self._queued
+        longer = self._slope * max(0.0, self.unanswered + 1 - self._crowd)
+        return self.usual + certainty * (self.likely - self.usual) + longer
 
     def started(self, now: float) -> None:
         """Note that a request starts. During a silence it is a probe."""
         if self.is_silent(now):
             self._probe_at = self._quiet_since + PROBE_AFTER * (now - self._quiet_since)
 
-    def sent(self, now: float) -> None:
+    def sent(self, now: float) -> Sent:
         """Note a call's first request byte."""
         if not (self.unanswered or self.is_stalled):
             self._quiet_since, self._probe_at = now, -math.inf
         self.unanswered += 1
+        return Sent(now, self.unanswered)
 
-    def ended(self, now: float, sent: float | None, status: int | None) -> None:
-        """Note an attempt's end: the time of its first byte, or None if it is not measured; and the response's status.
+    def ended(self, now: float, sent: Sent | None, status: int | None) -> None:
+        """Note an attempt's end: its first byte, or None if it is not measured; and the response's status.
 
         The status is None without a response.
         """
@@ -81,21 +104,35 @@ class AttemptTimes:
             self._quiet_since, self._probe_at = now, -math.inf
         if sent is None:
             return
-        seconds, usual = now - sent, self.usual
+        seconds, usual = now - sent.at, self.usual
         if status is None and (self.is_silent(now) or not usual):
             # Its time tells how long the silence lasts, not how long an attempt takes.
             self.is_stalled = True
         if (status is not None and status < 300) or not (self.is_stalled or seconds <= usual):
             share = 2.0 / self.unanswered if self.unanswered > 2 else 1.0
-            error = seconds - usual
+            error, more = seconds - usual, sent.crowd - self._crowd
             if usual:
-                self._deviation += (abs(error) - self._deviation) * DEVIATION_SHARE * share
+                self._deviation += (abs(error - self._slope * more) - self._deviation) * DEVIATION_SHARE * share
                 usual += error * MEAN_SHARE * share
+                self._fit(usual, error, more, MEAN_SHARE * share)
             else:
-                usual, self._deviation = seconds or 1e-6, seconds / 2
+                usual, self._deviation, self._crowd = seconds or 1e-6, seconds / 2, sent.crowd
             margin = DEVIATIONS * self._deviation
             self.usual, self.likely = usual, usual + (margin if margin > GRANULARITY else GRANULARITY)
         self.unanswered -= 1
+
+    def _fit(self, usual: float, error: float, more: float, share: float) -> None:
+        """Fit the line by least squares, as the mean is smoothed."""
+        self._crowd += more * share
+        self._spread += (more * more - self._spread) * share
+        self._scatter += (error * error - self._scatter) * share
+        self._joint += (error * more - self._joint) * share
+        self._slope = self._queued = 0.0
+        if self._joint > 0.0 and self._spread > LEAST_SPREAD:
+            self._slope = self._joint / self._spread
+            # The line explains so much: its coefficient of determination.
+            certain = self._slope * self._joint / self._scatter
+            self._queued = min(1.0, self._slope * self._crowd / usual) * min(1.0, certain)
 
     def withdrawn(self) -> None:
         """Note that an attempt's first byte did not leave after all."""

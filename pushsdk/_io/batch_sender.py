@@ -131,8 +131,7 @@ class BatchSender:
         if not sender.begin(request, partial(batch.context.run, self.land, batch)):
             return False
         flight = request.flight
-        flight.sent = flight.started
-        sender.limiter.times.sent(flight.started)
+        flight.sent = sender.limiter.times.sent(flight.started)
         return True
 
     def land(self, batch: Batch, is_plain: bool) -> None:
@@ -234,7 +233,8 @@ class BatchSender:
 
     def drop_late(self, request: BatchRequest) -> bool:
         """End a request's calls that are short of time. Return False if no call is left."""
-        earliest = self._sender.limiter.clock() + self._sender.limiter.needs()
+        limiter = self._sender.limiter
+        earliest = limiter.clock() + limiter.needs(request.options.timeout.attempt)
         self._drop(request, lambda unit: unit.deadline < earliest)
         if not request.part.units:
             request.failure = Failure.NO_TIME
@@ -269,8 +269,7 @@ class BatchSender:
     def note_sent(self, request: BatchRequest) -> None:
         """Note an attempt's first byte."""
         limiter, flight = self._sender.limiter, request.flight
-        flight.sent = limiter.clock()
-        limiter.times.sent(flight.sent)
+        flight.sent = limiter.times.sent(limiter.clock())
 
     async def _end(self, batch: Batch, whole: BatchPart, verdict: Verdict) -> None:
         if verdict.outcome is REJECTED and verdict.status in self._split_on:

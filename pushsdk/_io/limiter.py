@@ -139,9 +139,10 @@ class ConcurrencyLimiter:
         self.rate_limiter.refund(users)
         self.release()
 
-    def needs(self) -> float:
-        """Return the seconds that a call must have left to be begun."""
-        return self.times.needed(others_wait=bool(self._queue))
+    def needs(self, attempt: float | None) -> float:
+        """Return the seconds that a call must have left to be begun; infinite if an attempt may not take as long."""
+        seconds = self.times.needed(others_wait=bool(self._queue))
+        return math.inf if attempt is not None and seconds > attempt else seconds
 
     def reason_for(self, failure: Failure) -> Failure:
         """Return why a call waited for its slot until its time was short; for other failures these."""

@@ -288,7 +288,8 @@ class SendQueue:
 
     def _drop_late(self, batch: Batch) -> None:
         """Remove the calls that are short of time, or were cancelled."""
-        batch.entry.fail(Failure.NO_TIME, before=self._limiter.clock() + self._limiter.needs())
+        needed = self._limiter.needs(batch.content.options.timeout.attempt)
+        batch.entry.fail(Failure.NO_TIME, before=self._limiter.clock() + needed)
         for call in [call for call in batch.units if call.future.done()]:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from pushsdk._core.attempt_times import Sent
 from pushsdk._core.operations import Operation
 from pushsdk._core.outcome import Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
 from pushsdk._core.policy import Options
@@ -33,8 +34,8 @@ class Flight(DeadlineScope, eq=False, gc=False):
 
     started: float = 0.0
     """Time when the post began, on the loop's clock."""
-    sent: float | None = None
-    """Time of the first byte, until the attempt's end. None if that is not measured."""
+    sent: Sent | None = None
+    """The first byte, until the attempt's end. None if that is not measured."""
     span: Any = None
     """The attempt in flight, if there is an observer."""
     connection: Any = None

@@ -120,7 +120,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     def begin(self, request: ApiRequest, respond: Callable[[bool], None], *, may_begin: bool = True) -> bool:
         """Write a request on its connection. Return False if ``run`` has to send it, as its time may be short."""
         flight, fast = request.flight, self.transport.fast
-        if not may_begin or self.limiter.clock() + self.limiter.times.likely >= flight.deadline:
+        needed = self.limiter.times.needed(others_wait=True)
+        if not may_begin or self.limiter.clock() + needed >= flight.deadline:
             fast.release(flight.connection)
         elif fast.start(flight.connection, request, respond):
             self.counters.requests += 1

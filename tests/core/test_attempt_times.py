@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pushsdk._core.attempt_times import GRANULARITY, AttemptTimes
+from pushsdk._core.attempt_times import GRANULARITY, AttemptTimes, Sent
 
 
 def after(*seconds):
@@ -14,9 +14,9 @@ def after(*seconds):
     times = AttemptTimes()
     now = 0.0
     for one in seconds:
-        times.sent(now)
+        sent = times.sent(now)
         now += one
-        times.ended(now, now - one, 204)
+        times.ended(now, sent, 204)
     return times
 
 
@@ -35,22 +35,33 @@ def test_others_that_wait_ask_for_certainty_and_none_for_the_mean_and_the_only_c
     assert times.needed(others_wait=False) == times.usual < 0.3
 
 
+@pytest.mark.parametrize(("each", "needed"), [(0.1, 2.1), (0.0, 1.0)])
+def test_requests_that_queue_in_the_service_need_the_time_of_those_before_them(each, needed):
+    times = after(1.0)
+    for number in range(1, 400):
+        crowd = number % 16
+        times.sent(0.0)
+        times.ended(1.0 + each * crowd, Sent(0.0, crowd), 204)
+    for _ in range(10):
+        times.sent(0.0)
+    assert times.needed(others_wait=False) == pytest.approx(needed, abs=0.1)
+
+
 @pytest.mark.parametrize("status", [500, None])
 def test_only_accepted_answers_lower_the_estimate(status):
     times = after(*[1.0] * 50)
     before = times.usual, times.likely
     for number in range(100):
-        times.sent(60.0 + number)
-        times.ended(60.1 + number, 60.0 + number, status)
+        times.ended(60.1 + number, times.sent(60.0 + number), status)
     assert (times.usual, times.likely) == before
 
 
 @pytest.mark.parametrize("status", [500, None])
 def test_a_slow_refusal_and_a_late_end_while_others_are_answered_raise_the_estimate(status):
     times = after(*[1.0] * 50)
-    times.sent(60.0)
+    sent = times.sent(60.0)
     times.ended(62.9, None, 204)
-    times.ended(63.0, 60.0, status)
+    times.ended(63.0, sent, status)
     assert times.usual > 1.2
     assert not times.is_stalled
 
@@ -86,14 +97,14 @@ def test_in_a_silence_probes_start_at_growing_distances():
 def test_a_response_ends_the_silence():
     times = silent(unanswered=2)
     times.started(100.5)
-    times.ended(100.6, 100.0, 500)
+    times.ended(100.6, Sent(100.0, 1), 500)
     assert times.not_before(100.61, 1) == 100.61
 
 
 def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothing():
     times = silent()
     before = times.usual, times.likely
-    times.ended(102.0, 100.0, None)
+    times.ended(102.0, Sent(100.0, 1), None)
     assert times.is_stalled
     assert (times.usual, times.likely) == before
     assert times.needed(others_wait=True) == 0.0  # the probe
@@ -106,8 +117,7 @@ def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothin
 
 def test_a_client_that_was_never_answered_is_stalled_by_its_first_timeout():
     times = AttemptTimes()
-    times.sent(0.0)
-    times.ended(2.0, 0.0, None)
+    times.ended(2.0, times.sent(0.0), None)
     assert times.is_stalled
     times.ended(3.0, None, 204)
     assert not times.is_stalled
@@ -134,8 +144,7 @@ def test_whatever_happens_a_request_starts_at_last(script):
         now += seconds
         if step == "send":
             times.started(now)
-            times.sent(now)
-            sent.append(now)
+            sent.append(times.sent(now))
         elif step == "answer":
             times.ended(now, None, 204)
         elif sent:

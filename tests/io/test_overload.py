@@ -40,6 +40,7 @@ from pushsdk import (
     PushError,
     Rate,
     SendNotBegun,
+    Timeout,
 )
 from pushsdk.claims import MemoryClaims
 
@@ -58,15 +59,22 @@ def check(service, ended):
 
 
 @pytest.mark.parametrize(
-    ("load", "timeout", "sigma"),
-    [(1.3, 2.0, 0.0), (5.0, 1.0, 0.0), (10.0, 2.0, 0.5), (2.0, 1.0, 1.0), (1.3, 20.0, 1.0)],
+    ("load", "timeout", "sigma", "workers"),
+    [
+        (1.3, 2.0, 0.0, 8),
+        (5.0, 1.0, 0.0, 8),
+        (10.0, 2.0, 0.5, 8),
+        (2.0, 1.0, 1.0, 8),
+        (1.3, 20.0, 1.0, 8),
+        (1.6, 1.0, 0.0, 1),
+    ],
 )
 @virtual
-async def test_whatever_the_load_most_of_what_the_service_can_do_is_accepted(load, timeout, sigma):
-    capacity = WORKERS / 0.1
+async def test_whatever_the_load_most_of_what_the_service_can_do_is_accepted(load, timeout, sigma, workers):
+    capacity = workers / 0.1
     seconds = max(10.0, 1.5 * timeout)
-    service = PoolService(WORKERS, lognormal(0.1, sigma))
-    async with client_of(service, timeout=timeout, limits=IN_FLIGHT) as client:
+    service = PoolService(workers, lognormal(0.1, sigma))
+    async with client_of(service, timeout=timeout, limits=IN_FLIGHT if workers == WORKERS else Limits()) as client:
         ended = await send_at_random(client, load * capacity, seconds)
     outcomes = check(service, ended)
     # 0.9 with sigma, too, but for the draw of this short time.
@@ -128,6 +136,16 @@ async def warmed(seconds, **options):
             await client.send("warm", titled(number))
         service.requests.clear()
         yield service, client
+
+
+@virtual
+async def test_a_call_whose_attempt_may_not_take_as_long_as_usual_is_not_begun():
+    async with warmed(0.5) as (service, client):
+        client.submit("first", MESSAGE)
+        await turns()
+        with pytest.raises(NotSentError, match="not-sent-no-time"):
+            await client.send("short", OTHER, timeout=Timeout(attempt=0.4))
+    assert [request.users for request in service.requests] == [("first",)]
 
 
 @virtual
