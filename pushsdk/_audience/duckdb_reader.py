@@ -200,8 +200,8 @@ def row_count(db: Connection) -> int:
 
 def _unsendable(row: str) -> str:
     """Return the first column in a row that can't be sent."""
-    with suppress(RecursionError):
-        # Unlike msgspec, it reads NaN and infinity.
+    with suppress(ValueError, RecursionError, StopIteration):
+        # Unlike msgspec, json reads NaN and infinity, in most forms that DuckDB's JSON has.
         columns = json.loads(row).items()
         return next(printable(name, 60) for name, value in columns if not _is_sendable(value))
     return "a column"
@@ -278,7 +278,7 @@ class DuckdbSource(ABC):
         try:
             return {name: sendable(value) for name, value in _decode_row(text).items() if value is not None}
         except (msgspec.DecodeError, RecursionError):
-            problem = f"{_unsendable(text)} holds NaN or infinity, or is nested too deeply"
+            problem = f"{_unsendable(text)} holds a number that JSON lacks, such as NaN, or is nested too deeply"
             raise ValidationError(f"{printable(self._name)}, row {row}: {problem}") from None
 
     @abstractmethod

@@ -199,8 +199,9 @@ def test_a_column_becomes_plain_json_and_null_and_nan_are_left_out():
     ("value", "text"),
     [
         ("'secret'::BLOB", ": column it is of type BLOB, which JSON has no form for"),
-        ("['nan'::DOUBLE]", ", row 12001: it holds NaN or infinity, or is nested too deeply"),
+        ("['nan'::DOUBLE]", ", row 12001: it holds a number that JSON lacks, such as NaN, or is nested too deeply"),
         ("'-inf'::FLOAT", ", row 12001: it holds"),
+        ("'[inf]'::JSON", ", row 12001: a column holds"),
         ("(repeat('[', 2000) || repeat(']', 2000))::JSON", ", row 12001: a column holds"),
     ],
 )
