@@ -42,7 +42,7 @@ def test_the_first_example_is_short_and_prints_what_it_says(service, capsys):
 @pytest.mark.parametrize(
     ("fault", "accepted", "printed"),
     [
-        (Fault.reset_after(first=1), 1, "may have been pushed: the connection"),
+        (Fault.reset_after(first=1), 1, "may have been pushed: outcome unknown: "),
         (Fault.status(429, first=4), 1, ""),
         (Fault.status(400), 0, ""),
     ],
