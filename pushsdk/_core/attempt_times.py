@@ -130,9 +130,10 @@ class AttemptTimes:
         self._slope = self._queued = 0.0
         if self._joint > 0.0 and self._spread > LEAST_SPREAD:
             self._slope = self._joint / self._spread
-            # The line explains so much: its coefficient of determination.
-            certain = self._slope * self._joint / self._scatter
-            self._queued = min(1.0, self._slope * self._crowd / usual) * min(1.0, certain)
+            # The coefficient of determination; both are 0 after thousands of attempts that took exactly as long.
+            explained = self._slope * self._joint
+            certain = explained / (max(explained, self._scatter) or 1.0)
+            self._queued = min(1.0, self._slope * self._crowd / usual) * certain
 
     def withdrawn(self) -> None:
         """Note that an attempt's first byte did not leave after all."""
