@@ -148,9 +148,9 @@ class ConcurrencyLimiter:
         """Return why a call waited for its slot until its time was short; for other failures these."""
         if failure not in (Failure.DEADLINE, _NO_TIME):
             return failure
-        # The pace is the cause if the service answers, and if the slots alone would let about as many start, or more.
+        # The pace is the cause if the service answers, and if the slots, which are rounded down, would let more start.
         adaptive, times = self._adaptive, self.times
-        is_paced = 2 * adaptive.gap * adaptive.limit > times.usual and not times.is_silent(self.clock())
+        is_paced = adaptive.gap * (adaptive.limit + 1) > times.usual and not times.is_silent(self.clock())
         return self._paced_by if is_paced and self._obstacle is not Failure.RATE else self._obstacle or failure
 
     def enqueue(self, waiting: SlotWaiter) -> None:
