@@ -200,7 +200,9 @@ class Splitter(Generic[P]):
             return
         self._ready = [part for part, _ in self._left_out]
         for part, verdict in self._suspects:
-            self._ready += part.split(verdict.attempts, [len(part.units) // 2])
+            middle = len(part.units) // 2
+            # Of a part with a culprit, all but one unit may have left: it may not be the culprit.
+            self._ready += part.split(verdict.attempts, [middle] if middle else [])
         self._left_out.clear()
         self._suspects.clear()
 

@@ -12,6 +12,7 @@ from pushsdk._core.body import encode_user_ids
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Outcome, Verdict
 from pushsdk._core.splitting import (
+    BatchPart,
     MessageRecord,
     Splitter,
     split_calls,
@@ -151,6 +152,14 @@ def test_of_a_batch_that_left_in_parts_units_of_several_are_sent_alone():
     service.take(calls)
     assert [len(wave) for wave in service.waves] == [4, 8]
     assert len(service.users(REJECTED)) == 40
+
+
+def test_of_a_part_with_a_culprit_the_unit_that_is_left_is_sent():
+    whole, record = BatchPart.of(singles(2)), MessageRecord(accepted=True)
+    splitter = Splitter([whole], split_on=SPLIT_ON, sizes=LearnedSizes(), frame=FRAME, message=record)
+    splitter.report(*splitter.next_wave(), Verdict(outcome=REJECTED, status=400))
+    splitter.narrow(lambda part, _: part.bisect(())[0])
+    assert [len(part.units) for part in splitter.next_wave()] == [1]
 
 
 # -- what is never split ----------------------------------------------------------------------------------------

@@ -202,29 +202,27 @@ async def test_a_session_that_verifies_nothing_does_not_leak_the_key_either(lax)
     assert server.processed == {}
 
 
+TAKEN = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
 @asynccontextmanager
-async def proxied(kind, url, monkeypatch):
-    """Return a session that uses this proxy, by its settings or by the environment."""
+async def proxied(kind, monkeypatch, **options):
+    """Yield a proxy, a server, and a client whose session uses the proxy, by its settings or by the environment."""
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("http_proxy", url)
-    options = {"trust_env": True} if kind == "environment" else {"proxy": url}
-    async with aiohttp.ClientSession(**options) as session:
-        yield session
+    async with proxy(TAKEN) as between, WireServer() as server:
+        monkeypatch.setenv("http_proxy", between.url)
+        proxies = {"trust_env": True} if kind == "environment" else {"proxy": between.url}
+        async with aiohttp.ClientSession(**proxies) as session, client_of(server, session=session, **options) as client:
+            yield between, server, client
 
 
 PROXIED = pytest.mark.parametrize("kind", ["environment", "session"])
-TAKEN = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 @PROXIED
 async def test_a_sessions_proxy_does_not_read_the_key_of_plain_http(kind, monkeypatch):
-    async with (
-        proxy(TAKEN) as between,
-        WireServer() as server,
-        proxied(kind, between.url, monkeypatch) as session,
-        client_of(server, session=session) as client,
-    ):
+    async with proxied(kind, monkeypatch) as (between, server, client):
         with pytest.raises(NotSentError, match="would read the Api-Key of plain http: use https"):
             await client.send("u", HELLO)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -236,12 +234,7 @@ async def test_a_sessions_proxy_does_not_read_the_key_of_plain_http(kind, monkey
 
 @PROXIED
 async def test_a_sessions_proxy_is_used_with_allow_insecure(kind, monkeypatch):
-    async with (
-        proxy(TAKEN) as between,
-        WireServer() as server,
-        proxied(kind, between.url, monkeypatch) as session,
-        client_of(server, session=session, allow_insecure=True) as client,
-    ):
+    async with proxied(kind, monkeypatch, allow_insecure=True) as (between, server, client):
         await client.send("u", HELLO)
     assert len(between.heads) == 1
     assert server.begun == 0
