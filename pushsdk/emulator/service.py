@@ -23,6 +23,7 @@ from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import Limiter
 from pushsdk.emulator.shapes import Unreadable, check_strictly, read_campaign, read_push
 from pushsdk.emulator.store.database import StoreError
+from pushsdk.emulator.store.queries import Store
 from pushsdk.emulator.store.records import Endpoint, Preview, RequestRecord, Unmatched
 
 _MAX_UNMATCHED = 100
@@ -48,7 +49,7 @@ class PushService:
         log: Callable[[str], object] | None,
     ) -> None:
         self.guard = guard
-        self.store = inboxes.store
+        self.store: Store = inboxes.store
         self._log = log
         self.inboxes = inboxes
         self.ahead: float = 0.0  # seconds that the service's clock was set forward
