@@ -4,7 +4,6 @@ Pure: times are arguments, in seconds on the caller's clock.
 """
 
 import math
-from typing import NamedTuple
 
 # RFC 6298 smooths a mean and a mean deviation by these shares of each new value. RFC 7323 (appendix G) divides the
 # shares by half the values in one round trip.
@@ -20,12 +19,8 @@ LEAST_SPREAD = 0.5
 PROBE_AFTER = 4.0
 
 
-class Sent(NamedTuple):
-    """An attempt's first byte."""
-
-    at: float
-    crowd: int
-    """The requests that wait for a response, with this one."""
+Sent = tuple[float, int]
+"""The time of an attempt's first byte, and the requests that waited for a response then, with this one."""
 
 
 class AttemptTimes:
@@ -78,6 +73,8 @@ class AttemptTimes:
         """
         if not self.unanswered and (self.is_stalled or not others_wait):
             return 0.0
+        if not self._slope:
+            return self.likely if others_wait else self.usual
         certainty = 1.0 if others_wait else self._queued
         longer = self._slope * max(0.0, self.unanswered + 1 - self._crowd)
         return self.usual + certainty * (self.likely - self.usual) + longer
@@ -92,7 +89,7 @@ class AttemptTimes:
         if not (self.unanswered or self.is_stalled):
             self._quiet_since, self._probe_at = now, -math.inf
         self.unanswered += 1
-        return Sent(now, self.unanswered)
+        return now, self.unanswered
 
     def ended(self, now: float, sent: Sent | None, status: int | None) -> None:
         """Note an attempt's end: its first byte, or None if it is not measured; and the response's status.
@@ -104,19 +101,22 @@ class AttemptTimes:
             self._quiet_since, self._probe_at = now, -math.inf
         if sent is None:
             return
-        seconds, usual = now - sent.at, self.usual
+        (began, crowd), usual = sent, self.usual
+        seconds = now - began
         if status is None and (self.is_silent(now) or not usual):
             # Its time tells how long the silence lasts, not how long an attempt takes.
             self.is_stalled = True
         if (status is not None and status < 300) or not (self.is_stalled or seconds <= usual):
             share = 2.0 / self.unanswered if self.unanswered > 2 else 1.0
-            error, more = seconds - usual, sent.crowd - self._crowd
+            error, more = seconds - usual, crowd - self._crowd
             if usual:
                 self._deviation += (abs(error - self._slope * more) - self._deviation) * DEVIATION_SHARE * share
                 usual += error * MEAN_SHARE * share
-                self._fit(usual, error, more, MEAN_SHARE * share)
+                self._slope = self._queued = 0.0
+                if usual > GRANULARITY:  # a shorter queue makes nothing late
+                    self._fit(usual, error, more, MEAN_SHARE * share)
             else:
-                usual, self._deviation, self._crowd = seconds or 1e-6, seconds / 2, sent.crowd
+                usual, self._deviation, self._crowd = seconds or 1e-6, seconds / 2, crowd
             margin = DEVIATIONS * self._deviation
             self.usual, self.likely = usual, usual + (margin if margin > GRANULARITY else GRANULARITY)
         self.unanswered -= 1
@@ -127,7 +127,6 @@ class AttemptTimes:
         self._spread += (more * more - self._spread) * share
         self._scatter += (error * error - self._scatter) * share
         self._joint += (error * more - self._joint) * share
-        self._slope = self._queued = 0.0
         if self._joint > 0.0 and self._spread > LEAST_SPREAD:
             self._slope = self._joint / self._spread
             # The coefficient of determination; both are 0 after thousands of attempts that took exactly as long.

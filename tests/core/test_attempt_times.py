@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pushsdk._core.attempt_times import GRANULARITY, AttemptTimes, Sent
+from pushsdk._core.attempt_times import GRANULARITY, AttemptTimes
 
 
 def after(*seconds):
@@ -41,7 +41,7 @@ def test_requests_that_queue_in_the_service_need_the_time_of_those_before_them(e
     for number in range(1, 400):
         crowd = number % 16
         times.sent(0.0)
-        times.ended(1.0 + each * crowd, Sent(0.0, crowd), 204)
+        times.ended(1.0 + each * crowd, (0.0, crowd), 204)
     for _ in range(10):
         times.sent(0.0)
     assert times.needed(others_wait=False) == pytest.approx(needed, abs=0.1)
@@ -92,14 +92,14 @@ def test_in_a_silence_probes_start_at_growing_distances():
 def test_a_response_ends_the_silence():
     times = silent(unanswered=2)
     times.started(100.5)
-    times.ended(100.6, Sent(100.0, 1), 500)
+    times.ended(100.6, (100.0, 1), 500)
     assert times.not_before(100.61, 1) == 100.61
 
 
 def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothing():
     times = silent()
     before = times.usual, times.likely
-    times.ended(102.0, Sent(100.0, 1), None)
+    times.ended(102.0, (100.0, 1), None)
     assert times.is_stalled
     assert (times.usual, times.likely) == before
     assert times.needed(others_wait=True) == 0.0  # the probe
