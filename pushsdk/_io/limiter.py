@@ -140,9 +140,13 @@ class ConcurrencyLimiter:
         self.release()
 
     def needs(self, attempt: float | None) -> float:
-        """Return the seconds that a call must have left to be begun; infinite if an attempt may not take as long."""
-        seconds = self.times.needed(others_wait=bool(self._queue))
-        return math.inf if attempt is not None and seconds > attempt else seconds
+        """Return the seconds that a call must have left to be begun; infinite if its attempt usually takes too long.
+
+        ``attempt`` is the attempt's timeout.
+        """
+        if attempt is not None and self.times.needed(others_wait=False) > attempt:
+            return math.inf
+        return self.times.needed(others_wait=bool(self._queue))
 
     def reason_for(self, failure: Failure) -> Failure:
         """Return why a call waited for its slot until its time was short; for other failures these."""

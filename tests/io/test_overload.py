@@ -87,7 +87,7 @@ async def test_whatever_the_load_most_of_what_the_service_can_do_is_accepted(loa
 async def test_short_timeouts_get_their_share_beside_long_ones():
     service = PoolService(WORKERS, lognormal(0.1, 0.5))
     async with client_of(service, limits=IN_FLIGHT) as client:
-        groups = [client.with_options(timeout=timeout) for timeout in (1.0, 2.0, 10.0)]
+        groups = [client.with_options(timeout=Timeout(total=total, attempt=0.5)) for total in (1.0, 2.0, 10.0)]
         sends = [send_at_random(group, 80, 20) for group in groups]
         shares = [Counter(send.outcome for send in ended)["ACCEPTED"] for ended in await asyncio.gather(*sends)]
     assert sum(shares) > 0.85 * 80 * 20
