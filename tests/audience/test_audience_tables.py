@@ -202,7 +202,7 @@ def test_a_column_becomes_plain_json_and_null_and_nan_are_left_out():
         ("['nan'::DOUBLE]", ", row 12001: it holds a number that JSON lacks, such as NaN, or is nested too deeply"),
         ("'-inf'::FLOAT", ", row 12001: it holds"),
         ("'[inf]'::JSON", ", row 12001: a column holds"),
-        ("(repeat('[', 2000) || repeat(']', 2000))::JSON", ", row 12001: a column holds"),
+        ("(repeat('[', 2000) || repeat(']', 2000))::JSON", ", row 12001: "),  # Python 3.13 reads so deep a text
     ],
 )
 def test_a_value_without_a_form_in_json_is_an_error_with_its_place(value, text):
