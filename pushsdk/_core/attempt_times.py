@@ -43,11 +43,11 @@ class AttemptTimes:
         self.usual = self.likely = 0.0
         #: True after an attempt that ended unanswered during a silence, until a response comes.
         self.is_stalled = False
-        # From the line.
+        # The mean deviation from the line.
         self._deviation = 0.0
         # The mean crowd, its variance, the variance of the seconds, and the covariance.
         self._crowd = self._spread = self._scatter = self._joint = 0.0
-        # Seconds for each further request in flight; how much is queueing, as a share, as far as that is certain.
+        # Seconds for each further request in flight; how much of an attempt's time is a queue, if that is certain.
         self._slope = self._queued = 0.0
         # Time of the last response, or of the first byte since when responses are due; the next start in a silence.
         self._quiet_since = self._probe_at = -math.inf
