@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.store_entries import campaign, push, put, users
 
-from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import Store
 
 
@@ -70,19 +69,6 @@ def test_a_page_reads_its_users_only(store, box):
 
 
 # Resets
-
-
-def test_the_inbox_of_before_a_reset_is_empty_and_stores_nothing(store, box):
-    put(store, push(box, "ann"), campaign(box, "c1"))
-    new = store.reset(box)
-    assert store.pushes(box) == ()
-    assert store.campaigns(box) == ()
-    assert put(store, push(box, "ann"), push(new, "bob")) == [0, 3]
-    assert store.reset(box) == new  # a second reset with it does nothing
-    store.close()
-    with pytest.raises(StoreError, match="can only be read"):
-        store.reset(new)
-    assert users(store, new) == {"bob": 1}
 
 
 @pytest.mark.parametrize("way", ["reset", "delete", "evict"])

@@ -10,7 +10,7 @@ from support.wire_judge import Ledger
 from support.wire_rig import AFTER, AMONG, CALM, OWN_OR_INJECTED, QUICK, client_of, rigged
 from support.wire_server import WireServer
 
-from pushsdk import Limits, Outcome, RetryPolicy, Timeout
+from pushsdk import Limits, Outcome, Timeout
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 EVERY_MAJOR = pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
@@ -45,14 +45,6 @@ async def test_a_fault_that_always_happens_ends_as_the_table_says(case, injected
     assert rig.server.begun == {"request": tries, "pool": 2}.get(case.at, rig.server.begun)
     assert rig.server.connections <= max(2, tries)
     assert rig.server.api_keys <= {"key"}
-
-
-@EVERY_MAJOR
-async def test_nothing_is_repeated_under_none_but_a_stale_connection(case):
-    async with rigged(case, first(1), hang=1.0, retry=RetryPolicy.none()) as rig:
-        ending = await met(rig, case)
-    assert ending.outcome is case.outcome or case.race
-    assert rig.server.processed["user"] <= 1
 
 
 @OWN_OR_INJECTED

@@ -137,16 +137,6 @@ def test_a_failed_creation_leaves_no_file_and_no_lock(tmp_path, disk, statement)
     make_run(tmp_path / "a.run").close()
 
 
-def test_a_forked_child_leaves_the_connection_of_its_parent_alone(tmp_path, disk, monkeypatch):
-    journal = make_run(tmp_path / "a.run")
-    disk.executed.clear()
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    with pytest.raises(RunFileError, match="before this process was forked: open it here"):
-        record(journal, [CLAIM])
-    journal.close()
-    assert disk.executed == []
-
-
 def test_a_durable_run_syncs_each_commit_and_the_folder_that_names_it(tmp_path, disk, monkeypatch):
     folders = []
 

@@ -20,8 +20,8 @@ from pushsdk.claims import MemoryClaims
 
 NOWHERE = "https://push.example"
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
-# A thread waits for one call at a time: ``submit`` and ``batch`` would bring it nothing.
-LEFT_OUT = ("submit", "batch", "closed")
+# A thread waits for one call at a time: ``submit`` would bring it nothing.
+LEFT_OUT = ("submit", "closed")
 # What belongs to a loop.
 OTHER_TYPES = {
     " | AsyncIterable[str]": "",

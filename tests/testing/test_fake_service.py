@@ -8,7 +8,6 @@ from support.shaky_claims import ShakyClaims
 from support.virtual_time import now
 
 from pushsdk import (
-    Batching,
     ClaimStoreError,
     ConfigurationError,
     MessageWarning,
@@ -139,15 +138,6 @@ async def test_faults_that_never_fired_are_warned_of():
     with pytest.warns(MessageWarning, match=text):
         async with FakeService(Fault.status(500, every=2), Fault.refused(user="eve")).client() as client:
             await client.send("ann", MESSAGE)
-
-
-@virtual_time
-async def test_requests_in_flight_are_counted():
-    service = FakeService(Fault.delay(1.0))
-    async with service.client(batching=Batching(max_users=1)) as client:
-        await asyncio.gather(*(client.send(str(number), MESSAGE) for number in range(3)))
-    assert service.most_in_flight == 3
-    assert service.in_flight == 0
 
 
 def fails(_):
