@@ -302,19 +302,22 @@ class HttpConnection(asyncio.BufferedProtocol):
         if message.code != 204:
             self.evidence.headers = message.headers
         self._record(message.code)
-        self.read = partial(self._read_rest, self.handler._payload)
         length = message.headers.get("Content-Length", "0")
         if message.code == 204 and (rest or message.chunked or int(length)):
             self.handler.force_close()
             self.read = bytes  # not read
-        elif rest:
-            self.read(rest)
+        else:
+            self._read_rest(self.handler._payload, rest)
 
     def _read_rest(self, body: Any, data: bytes, seen: int = 0) -> None:
-        """Let aiohttp's protocol parse all after the head. Bytes beside the body, such as trailers, are bounded."""
+        """Let aiohttp's protocol parse all after the head. Bytes beside the body, such as trailers, are bounded.
+
+        After the response, an injected session may read others on this connection.
+        """
         seen += len(data)
-        self.read = partial(self._read_rest, body, seen=seen)
-        self.handler.data_received(data)
+        if data:
+            self.handler.data_received(data)
+        self.read = self.handler.data_received if body.is_eof() else partial(self._read_rest, body, seen=seen)
         if seen - body.total_bytes > HEAD_LIMIT:
             self.transport.close()
 

@@ -61,6 +61,33 @@ async def test_exchanges_of_any_size_are_written_down_and_their_connection_kept(
     ]
 
 
+@HTTP_OR_HTTPS
+@pytest.mark.parametrize("answer", [response(204), response(200, b"{}"), response(404, b"no")])
+async def test_a_shared_connection_then_carries_the_sessions_other_responses_whole(answer, tls):
+    large = b"z" * 1_000_000
+
+    async def serve(wire):
+        request = await wire.read_head()
+        if request.startswith(b"POST"):
+            await wire.read_request()
+        await wire.send(answer if wire.request else response(200, large))
+
+    ssl = wire_tls.client_context() if tls else True
+    async with (
+        WireServer(
+            lambda event, _: serve if event == "request" else None, tls=wire_tls.good() if tls else None
+        ) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        settings = TransportSettings(base_url=server.base_url, session=session, ssl=ssl, headers=NONE)
+        transport = AiohttpTransport(settings, limit=4)
+        for _ in range(2):
+            await post(transport)
+            async with session.get(server.base_url, ssl=ssl) as download:
+                assert await download.read() == large
+    assert server.connections == 1
+
+
 # --- a host that moves ---
 
 
