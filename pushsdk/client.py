@@ -51,16 +51,13 @@ from pushsdk._core.models import (
 from pushsdk._core.operations import CREATE_CAMPAIGN
 from pushsdk._core.outcome import Failure, Outcome
 from pushsdk._core.policy import (
-    Batching,
-    Limits,
     Options,
-    Rate,
     RetryPolicy,
     Seconds,
     Timeout,
 )
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.secret import Secret, sealed
+from pushsdk._core.secret import seal_options, sealed
 from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials, KeySource
 from pushsdk._io.engine import Engine, EngineSettings
@@ -81,26 +78,6 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("pushsdk")
 # The argument names that both clients have.
 NAMES = frozenset({"base_url", "api_key", *ClientOptions.__optional_keys__})
-# The ``ClientOptions`` defaults. Unless there is one here, None is off.
-_DEFAULTS: dict[str, Any] = {
-    # Retries and time
-    "retry": RetryPolicy.safe(),
-    "timeout": Timeout(),
-    # How much is sent at a time
-    "batching": Batching(),
-    "limits": Limits(),
-    "rate": Rate(),
-    # Connections
-    "proxy": None,
-    "headers": {},
-    "ssl": True,
-    "keepalive": 1.5,
-    "allow_insecure": False,
-    # Who gets pushes
-    "only_users": None,
-    # What you learn
-    "on_event": None,
-}
 
 
 class AsyncPushClient(ClientViews):
@@ -146,49 +123,41 @@ class AsyncPushClient(ClientViews):
         """
         # Secrets first: an error's traceback may show local variables.
         base_url, api_key = sealed(base_url), sealed(api_key)
-        for name in ("proxy", "claims", "headers"):
-            options[name] = sealed(options.get(name))
+        seal_options(options)
         check_options("AsyncPushClient", options, NAMES | {"session"})
         check_values(options, ClientOptions)
+        # None is the default, which ``EngineSettings`` has but for claims, retries and time.
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-        chosen = _DEFAULTS | given
+        claims, retry = given.pop("claims", None), given.pop("retry", RetryPolicy.safe())
+        timeout = check_timeout(given.pop("timeout", None), Timeout())
         # The service and its key
-        allow_insecure = chosen["allow_insecure"]
+        allow_insecure = given.get("allow_insecure", False)
         url, self._credentials = _service(base_url, api_key, allow_insecure=allow_insecure)
         # Connections
         check_session(session)
-        if session is not None and "keepalive" in given:
-            raise ConfigurationError("keepalive can't change your own session: set the keepalive of its connector")
-        keepalive = check_seconds("keepalive", chosen["keepalive"])
-        warn_of_milliseconds("keepalive", chosen["keepalive"])
+        if "keepalive" in given:
+            if session is not None:
+                raise ConfigurationError("keepalive can't change your own session: set the keepalive of its connector")
+            keepalive = given["keepalive"]
+            given["keepalive"] = check_seconds("keepalive", keepalive)
+            warn_of_milliseconds("keepalive", keepalive)
         check_ssl(given.get("ssl"))
-        if (only_users := given.get("only_users")) is not None:
-            logger.warning("pushes are limited to %s (only_users): all others are NOT_SENT", count(len(only_users)))
-        settings = EngineSettings(
-            base_url=url,
-            allow_insecure=allow_insecure,
-            session=session,
-            proxy=_proxy(chosen["proxy"], base_url=url, allow_insecure=allow_insecure),
-            headers=check_headers(chosen["headers"]),
-            ssl=chosen["ssl"],
-            keepalive=keepalive,
-            # How much is sent at a time
-            batching=chosen["batching"],
-            limits=chosen["limits"],
-            rate=chosen["rate"],
-            max_pause=chosen["retry"].max_retry_after,
-            # Who gets pushes
-            only_users=None if only_users is None else frozenset(only_users),
-            # What you learn
-            on_event=chosen["on_event"],
-            show_answers=chosen.get("show_answers", _shows_answers(url)),
-        )
+        if "proxy" in given:
+            given["proxy"] = check_proxy(given["proxy"], base_url=url, allow_insecure=allow_insecure)
+            check_host("proxy", given["proxy"])
+        given["headers"] = check_headers(given.get("headers", {}))
+        # Who gets pushes
+        if "only_users" in given:
+            given["only_users"] = users = frozenset(given["only_users"])
+            logger.warning("pushes are limited to %s (only_users): all others are NOT_SENT", count(len(users)))
+        # What you learn
+        given.setdefault("show_answers", _shows_answers(url))
+        settings = EngineSettings(base_url=url, session=session, max_pause=retry.max_retry_after, **given)
         # Jobs that may run several times
-        self._keyed = _keyed_sends_with(options["claims"])
+        self._keyed = _keyed_sends_with(claims)
         self._lifetime = Lifetime(settings, self._keyed)
-        # Retries and time: the defaults for each call
-        timeout = check_timeout(chosen["timeout"], Timeout())
-        self._options = self._lifetime.options_of(chosen["retry"], timeout, keyed=False, is_urgent=False)
+        # The defaults for each call
+        self._options = self._lifetime.options_of(retry, timeout, keyed=False, is_urgent=False)
         # The latest call's.
         self._content = Content(b"", None, self._options)
 
@@ -572,14 +541,6 @@ def _keyed_sends_with(claims: object) -> KeyedSends | None:
     from pushsdk._runs.keyed import KeyedSends
 
     return KeyedSends(claims)
-
-
-def _proxy(proxy: Secret | None, *, base_url: str, allow_insecure: bool) -> Secret | None:
-    if proxy is None:
-        return None
-    checked = check_proxy(proxy, base_url=base_url, allow_insecure=allow_insecure)
-    check_host("proxy", checked)
-    return checked
 
 
 def _shows_answers(base_url: str) -> bool:

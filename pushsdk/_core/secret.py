@@ -67,6 +67,12 @@ def sealed(value: Any) -> Any:
     return Secret.of(value) if isinstance(value, _TEXTS) else value
 
 
+def seal_options(options: Any) -> None:
+    """Seal the client options that may hold a secret: tracebacks may show local variables."""
+    for name in options.keys() & {"proxy", "claims", "headers"}:
+        options[name] = sealed(options[name])
+
+
 def masker(secret: Secret) -> Callable[..., str]:
     """Return a function that hides the secret in a text: escaped, as hex digits, in base64, in upper or lower case."""
     forms = _forms(secret.reveal())

@@ -30,13 +30,13 @@ from pushsdk._io.work import Work
 class EngineSettings(TransportSettings, frozen=True, kw_only=True, eq=False):
     """A client's checked settings."""
 
-    batching: Batching
-    limits: Limits
-    rate: Rate
+    batching: Batching = Batching()
+    limits: Limits = Limits()
+    rate: Rate = Rate()
     max_pause: float
     """The longest pause that an answer causes, in seconds."""
-    only_users: Set[str] | None
-    on_event: Callable[[Event], Any] | None
+    only_users: Set[str] | None = None
+    on_event: Callable[[Event], Any] | None = None
     show_answers: bool
 
     def target(self, operation: Operation) -> Target:

@@ -12,7 +12,7 @@ from pushsdk._core.kinds import check, must_be
 from pushsdk._core.models import AnyMessage
 from pushsdk._core.policy import warn_of_unused
 from pushsdk._core.results import DrainReport
-from pushsdk._core.secret import sealed
+from pushsdk._core.secret import seal_options, sealed
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
 from pushsdk._runs.claim_log import ClaimLog
@@ -69,9 +69,9 @@ def push_batches(
     ValidationError for a row that can't be sent, ClaimStoreError if the store fails, and the errors from ``batches``:
     each after the requests in flight have completed, were settled and yielded. Call again with the same plan and run.
     """
-    check_options("push_batches", options, SendingOptions.__optional_keys__)
     base_url, api_key = sealed(base_url), sealed(api_key)
-    options["proxy"], options["headers"] = sealed(options.get("proxy")), sealed(options.get("headers"))
+    seal_options(options)
+    check_options("push_batches", options, SendingOptions.__optional_keys__)
     if not callable(claims):
         raise must_be("claims", "a callable, for example lambda: RedisClaims(url)", claims)
     check("stop_policy", stop_policy, StopPolicy | None)

@@ -21,7 +21,7 @@ from pushsdk._core.models import AnyCampaign, AnyMessage, AnyRequest, CampaignCr
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout
 from pushsdk._core.results import ClientStats, DrainReport, Receipt
-from pushsdk._core.secret import Secret, sealed
+from pushsdk._core.secret import Secret, seal_options, sealed
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.file_names import AnyPath
 from pushsdk._io.forks import in_child
@@ -156,13 +156,12 @@ class PushClient(ClientViews):
             ConfigurationError: An argument is missing or wrong. The text quotes neither the key nor the URL.
         """
         base_url, api_key = sealed(base_url), sealed(api_key)
-        for name in ("proxy", "claims", "headers"):
-            options[name] = sealed(options.get(name))
+        seal_options(options)
         check_options("PushClient", options, NAMES)
         # A session would belong to another loop.
         # Replaced by ``_enter`` in a forked child.
         self._client = AsyncPushClient(base_url, asked_in_thread(api_key), session=None, **options)
-        self._portal = _Portal(self._client, options["claims"])  # type: ignore[arg-type]
+        self._portal = _Portal(self._client, options.get("claims"))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         if not hasattr(self, "_portal"):  # as a local in a refused argument's traceback
