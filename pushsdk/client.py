@@ -497,19 +497,6 @@ class AsyncPushClient(ClientViews):
         if api_key is not UNSET:
             self._credentials = Credentials.of(api_key)
 
-    def _renewed(self) -> Self:
-        """Return this client as it was before its first use: for a forked child."""
-        client = self._copy()
-        client._keyed = self._keyed and self._keyed.renewed()
-        client._lifetime = Lifetime(self._lifetime.settings, client._keyed, self._lifetime.observer)
-        return client
-
-    def _with_options_of(self, other: AsyncPushClient) -> Self:
-        """Return a client like this one, with the options that ``with_options`` has set in another."""
-        client = self._copy()
-        client._options, client._credentials = other._options, other._credentials
-        return client
-
 
 def _service(base_url: Any, api_key: Any, *, allow_insecure: bool) -> tuple[str, Credentials]:
     """Return the service address and the key: checked, and by default from the environment."""

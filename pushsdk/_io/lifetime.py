@@ -43,7 +43,10 @@ class Lifetime:
     """One client's lifetime, shared with the clients that ``with_options`` returns."""
 
     def __init__(self, settings: EngineSettings, keyed: Any, observer: Observer | None = None) -> None:
-        """``keyed.close()`` closes the claim store that the client has opened. None if there are no claims."""
+        """``keyed.close()`` closes the claim store that the client has opened, ``renew()`` is for a forked child.
+
+        None if there are no claims.
+        """
         # Here, not above: these would double the time that this package takes to import. And not at the first send: a
         # fork during another thread's import leaves a module that the child can't import, or a lock that it
         # waits for. The first two are what asyncio imports to look a host up.
@@ -157,6 +160,15 @@ class Lifetime:
         if self.observer is not None:
             self.observer.opened(self)
         return engine
+
+    def renew(self) -> None:
+        """Begin anew in a forked child."""
+        # Kept, as dropping it would close it: all that was opened belongs to the parent.
+        self._former = {**vars(self)}
+        self.engine = self.home = None
+        self.counters, self._guard, self._has_block = Counters(), ProcessGuard(), False
+        if self._keyed is not None:
+            self._keyed.renew()
 
     def _leave_home(self) -> None:
         """Disable the client in a forked child: the connections belong to the parent."""

@@ -39,7 +39,7 @@ class Observer(Protocol):
     """An observer for one client. No method waits or raises."""
 
     def opened(self, lifetime: Any) -> None:
-        """Note that the client is in use. It has another ``Lifetime`` in a forked child."""
+        """Note that the client is in use. Called again in a forked child that uses the client."""
 
     def caller(self, now: float) -> object:
         """Return the record for a ``send()`` caller, for ``Call.caller``."""

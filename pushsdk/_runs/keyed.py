@@ -47,16 +47,18 @@ class KeyedSends:
 
     def __init__(self, claims: object) -> None:
         """Raises ConfigurationError if ``claims`` is neither a ClaimStore nor a store's location."""
-        self._claims = claims
-        store: Any = store_at(claims) if isinstance(claims, Secret) else claims
-        check("claims", store, Store | None)
-        self._store: ClaimStore = store
+        self._claims: Any = claims
+        self.renew()
+        check("claims", self._store, Store | None)
+
+    def renew(self) -> None:
+        """Be as before the first call: at first, and in a forked child."""
+        # As in ``Lifetime.renew``.
+        self._former = {**vars(self)}
+        claims = self._claims
+        self._store: ClaimStore = store_at(claims) if isinstance(claims, Secret) else claims
         # Made by the first call.
         self._log: ClaimLog | None = None
-
-    def renewed(self) -> "KeyedSends":
-        """Return the same before its first use: for a forked child."""
-        return KeyedSends(self._claims)
 
     async def close(self) -> None:
         """Close the store if the client has opened it."""

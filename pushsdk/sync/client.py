@@ -57,8 +57,7 @@ class _Portal:
     """The way from a process's threads to one client in one loop."""
 
     def __init__(self, client: AsyncPushClient, claims: ClaimStore | Secret | None) -> None:
-        #: The process's client; replaced in a forked child.
-        self.client = client
+        self._client = client
         self._claims = claims
         #: Set by ``close``.
         self.closed = False
@@ -87,7 +86,7 @@ class _Portal:
         return DrainReport() if thread is None else thread.close(drain)
 
     def _open(self) -> LoopThread:
-        client, claims = self.client, self._claims
+        client, claims = self._client, self._claims
 
         async def close(drain: float) -> DrainReport:
             try:
@@ -113,7 +112,7 @@ class _Portal:
     def _start_over(self) -> None:
         """Start over in a forked child: the thread runs in the parent only, and another thread may hold the lock."""
         self._lock, self._thread = threading.RLock(), None
-        self.client = self.client._renewed()
+        self._client._lifetime.renew()
 
 
 class PushClient(ClientViews):
@@ -159,7 +158,6 @@ class PushClient(ClientViews):
         seal_options(options)
         check_options("PushClient", options, NAMES)
         # A session would belong to another loop.
-        # Replaced by ``_enter`` in a forked child.
         self._client = AsyncPushClient(base_url, asked_in_thread(api_key), session=None, **options)
         self._portal = _Portal(self._client, options.get("claims"))  # type: ignore[arg-type]
 
@@ -224,7 +222,7 @@ class PushClient(ClientViews):
             OutcomeUnknownError: All users may have been pushed.
             PartialError: The users have different outcomes.
         """
-        thread, client = self._enter()
+        thread, client = self._portal.enter(), self._client
         users = read_ids(user_ids, client._lifetime.settings.batching.max_users)
         options: dict[str, Any] = {"custom_fields": custom_fields, "timeout": timeout, "retry": retry}
         call = ThreadCall(lambda: client.send(users, message, idempotency_key=idempotency_key, **options))
@@ -251,7 +249,7 @@ class PushClient(ClientViews):
             OutcomeUnknownError: The campaign may exist: look up its ``external_id`` before you create it again.
             UnexpectedResponseError: The campaign was created, but the response has no readable uuid.
         """
-        thread, client = self._enter()
+        thread, client = self._portal.enter(), self._client
         return thread.perform(ThreadCall(lambda: client.create_campaign(request, timeout=timeout, retry=retry)))
 
     def broadcast(
@@ -335,12 +333,12 @@ class PushClient(ClientViews):
 
     def flush(self) -> None:
         """Send lingering calls at once, and wait until every call made so far, in any thread, is complete."""
-        thread, client = self._enter()
+        thread, client = self._portal.enter(), self._client
         thread.perform(ThreadCall(client.flush))
 
     def stats(self) -> ClientStats:
         """Return the process's current counters."""
-        return self._portal.client.stats()
+        return self._client.stats()
 
     def _change(self, *, timeout: Any, retry: Any, api_key: Any, urgent: bool | None) -> None:
         api_key = asked_in_thread(api_key)
@@ -353,7 +351,7 @@ class PushClient(ClientViews):
         options: RunOptions,
     ) -> BroadcastReport:
         """Perform the run that ``start`` starts. ``options`` belongs to this call: ``on_progress`` is replaced."""
-        thread, client = self._enter()
+        thread, client = self._portal.enter(), self._client
         on_progress = options.get("on_progress")
         check("on_progress", on_progress, Callable[[Any], object] | None)
         if on_progress is not None:
@@ -361,12 +359,6 @@ class PushClient(ClientViews):
             options["on_progress"] = lambda progress: call.callbacks.put(functools.partial(report, progress))
         call.work = lambda: start(client)
         return thread.perform(call)
-
-    def _enter(self) -> tuple[LoopThread, AsyncPushClient]:
-        thread, own = self._portal.enter(), self._portal.client
-        if self._client._lifetime is not own._lifetime:
-            self._client = own._with_options_of(self._client)
-        return thread, self._client
 
 
 def _close_dropped(thread: LoopThread, name: str) -> None:
