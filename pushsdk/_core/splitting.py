@@ -7,15 +7,14 @@ empty to switch splitting off.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence, Set, Sized
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set, Sized
+from itertools import accumulate, pairwise
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
 from pushsdk._core.batching import Call
-from pushsdk._core.body import EncodedIds, encode_user_id, join_ids
+from pushsdk._core.body import EncodedIds, encode_texts, join_ids
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Guarded, Outcome, Verdict
 
@@ -58,10 +57,16 @@ class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
         users = sum([len(unit.users) for unit in units])
         return cls(units, users, join_ids([unit.ids for unit in units]), history)
 
-    def bisect(self, history: tuple[Attempt, ...]) -> list[BatchPart]:
-        """Return two parts with about half of the users each."""
-        parts = _group(self.units, max_users=(self.users + 1) // 2, max_bytes=math.inf)
-        return [BatchPart.of(part, history) for part in parts]
+    def bisect(self, history: tuple[Attempt, ...] = ()) -> list[BatchPart]:
+        """Return two parts with about half the users each. A call is cut only if it is alone."""
+        if len(self.units) > 1:
+            ends = list(accumulate([len(unit.users) for unit in self.units[:-1]]))
+            middle = min(ends, key=lambda users: abs(2 * users - self.users))
+            return self.split(history, [ends.index(middle) + 1])
+        (unit,) = self.units
+        middle = (self.users + 1) // 2
+        halves = (unit.users[:middle], unit.users[middle:])
+        return [BatchPart.of([CallPart(unit.call, users, encode_texts(users))], history) for users in halves]
 
     def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[BatchPart]:
         """Return the parts between these positions among the units."""
@@ -92,7 +97,7 @@ class Splittable(Protocol):
     @property
     def units(self) -> Sized: ...
 
-    def bisect(self, history: tuple[Attempt, ...]) -> list[Self]: ...
+    def bisect(self, history: tuple[Attempt, ...] = ()) -> list[Self]: ...
 
     def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[Self]: ...
 
@@ -225,39 +230,10 @@ class Splitter(Generic[P]):
                     self._left_out.append((part, verdict))
 
 
-def split_calls(calls: Sequence[Call], sizes: LearnedSizes, frame: int) -> list[BatchPart]:
-    """Return the parts in which these calls are sent: one part, unless larger than the learned sizes."""
-    whole = BatchPart.of(calls)
-    if sizes.fits(whole.users, frame, len(whole.ids)):
-        return [whole]
-    max_bytes = sizes.bytes_for(frame)
-    room = math.inf if max_bytes is None else max_bytes - frame
-    return [BatchPart.of(part) for part in _group(calls, max_users=sizes.users or whole.users, max_bytes=room)]
-
-
-def _group(units: Iterable[Call | CallPart], *, max_users: int, max_bytes: float) -> list[list[Call | CallPart]]:
-    """Return the units in groups within the bounds, in order; a single user may exceed ``max_bytes``."""
-    parts = [part for unit in units for part in _split_unit(unit, max_users, max_bytes)]
-    return [parts[cut] for cut in _cuts([(len(part.users), part.ids) for part in parts], max_users, max_bytes)]
-
-
-def _split_unit(unit: Call | CallPart, max_users: int, max_bytes: float) -> Sequence[Call | CallPart]:
-    """Return the unit, split if it exceeds the bounds by itself."""
-    if len(unit.users) <= max_users and len(unit.ids) <= max_bytes:
-        return [unit]
-    call, users, ids = unit.call, unit.users, [encode_user_id(user) for user in unit.users]
-    cuts = _cuts([(1, user_id) for user_id in ids], max_users, max_bytes)
-    return [CallPart(call, users[cut], join_ids(ids[cut])) for cut in cuts]
-
-
-def _cuts(parts: Sequence[tuple[int, EncodedIds]], max_users: int, max_bytes: float) -> list[slice]:
-    """Return slices from these parts, each a number of users and their ids, that are within the bounds."""
-    cuts: list[slice] = []
-    start = users = size = 0
-    for end, (part_users, ids) in enumerate(parts):
-        if end > start and (users + part_users > max_users or size + len(ids) > max_bytes):
-            cuts.append(slice(start, end))
-            start, users, size = end, 0, 0
-        users += part_users
-        size += len(ids) + 1  # the comma
-    return [*cuts, slice(start, len(parts))]
+def within(part: P, sizes: LearnedSizes, frame: int) -> Iterator[P]:
+    """Yield the part, halved until each is as small as the service is known to accept."""
+    if sizes.fits(part.users, frame, len(part.ids)):
+        yield part
+        return
+    for half in part.bisect():
+        yield from within(half, sizes, frame)

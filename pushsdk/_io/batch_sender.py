@@ -22,7 +22,7 @@ from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Batching
-from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, split_calls
+from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, within
 from pushsdk._core.words import count
 from pushsdk._io.credentials import NoKey
 from pushsdk._io.pending import PendingCalls
@@ -212,7 +212,7 @@ class BatchSender:
 
     async def _send_batch(self, batch: Batch) -> None:
         if not batch.requests:
-            parts = split_calls(batch.units, self._sizes, batch.frame)
+            parts = list(within(BatchPart.of(batch.units), self._sizes, batch.frame))
             if len(parts) > 1:
                 await self._split(batch, parts, None)
                 return

@@ -9,7 +9,6 @@ import msgspec
 
 from pushsdk._core.batching import FRAME
 from pushsdk._core.body import EncodedIds, decode_user_ids, encode_texts, push_body
-from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Guarded
 from pushsdk._core.user_states import UserStatus
 
@@ -144,14 +143,6 @@ class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
             )
             for start, stop in pairwise((0, *at, self.users))
         ]
-
-    def within(self, sizes: LearnedSizes) -> "Iterator[ChunkRequest]":
-        """Yield the request, halved until each part is as small as the service is known to accept."""
-        if sizes.fits(self.users, self.frame, len(self.ids)):
-            yield self
-            return
-        for half in self.bisect():
-            yield from half.within(sizes)
 
 
 def chunks_of(user_ids: Sequence[str], header: Header) -> Iterator[tuple[Sequence[str], EncodedIds]]:

@@ -20,7 +20,7 @@ from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, decide, stop_r
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Failure, Outcome, Verdict, verdict_of
 from pushsdk._core.policy import Options
-from pushsdk._core.splitting import MessageRecord, Rejected, Splitter
+from pushsdk._core.splitting import MessageRecord, Rejected, Splitter, within
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.words import count
@@ -145,7 +145,7 @@ class ChunkSender:
         """
         with self.stopping.clock:
             whole = first.chunk
-            parts = [whole] if first.has_slot or first.in_doubt else list(whole.within(self.engine.sizes))
+            parts = [whole] if first.has_slot or first.in_doubt else list(within(whole, self.engine.sizes, whole.frame))
             if len(parts) > 1:
                 return await self._split(self._splitter(whole, parts))
             verdict = await self._send(first)

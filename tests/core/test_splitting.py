@@ -15,7 +15,7 @@ from pushsdk._core.splitting import (
     BatchPart,
     MessageRecord,
     Splitter,
-    split_calls,
+    within,
 )
 
 FRAME = 50
@@ -81,7 +81,7 @@ class SplittingService:
         return Verdict(outcome=outcome, status=status, attempts=(*part.history, attempt))
 
     def splitter(self, calls, split_on=SPLIT_ON):
-        parts = split_calls(calls, self.sizes, FRAME)
+        parts = within(BatchPart.of(calls), self.sizes, FRAME)
         return Splitter(parts, split_on=split_on, sizes=self.sizes, frame=FRAME, message=self.message)
 
     def take(self, calls, *, split_on=SPLIT_ON):
@@ -228,7 +228,7 @@ def check_parts(calls, parts):
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 40), st.integers(2 * FRAME, 3000))
 def test_parts_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(counts, users, size):
     calls = [call(*[f"u{number:02d}-{i:02d}-{'x' * 60}" for i in range(count)]) for number, count in enumerate(counts)]
-    parts = split_calls(calls, learned(users, size), FRAME)
+    parts = list(within(BatchPart.of(calls), learned(users, size), FRAME))
     check_parts(calls, parts)
     assert all(part.users <= users for part in parts)
     # Cut by users, a part of equally long ids is over by less than one of them: see the next but one.

@@ -17,10 +17,9 @@ from support.wire_server import WireServer
 
 from pushsdk import AsyncPushClient, ConfigurationError, PushClient, Row
 from pushsdk._core.batching import Call, Content
-from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.outcome import Attempt, Evidence, Outcome
 from pushsdk._core.secret import Secret
-from pushsdk._core.splitting import split_calls
+from pushsdk._core.splitting import BatchPart
 from pushsdk._core.user_states import UserStates
 from pushsdk._runs.plan import Chunk, ChunkRequest, Header, UserRange
 from pushsdk.arrow import push_batches
@@ -193,7 +192,7 @@ def test_secrets_are_equal_if_their_texts_are():
 CALL = Call(("secret",), b'"secret"', 0.0, 1)
 HELD = [
     CALL,
-    *split_calls([CALL], LearnedSizes(), 50),
+    BatchPart.of([CALL]),
     Content(b"secret", b"secret", None),
     Evidence(headers={"X": "secret"}, body=b"secret"),
     Attempt(outcome=Outcome.REJECTED, headers={"X": "secret"}, body=b"secret"),
