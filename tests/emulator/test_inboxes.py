@@ -54,9 +54,9 @@ def fill(monkeypatch):
         return opened[-1]
 
     def filled(pages=0):
-        (now,) = opened[0].execute("PRAGMA page_count").fetchone()
-        for connection in opened:
-            connection.execute(f"PRAGMA max_page_count = {now + pages}")
+        writer = opened[0]
+        (now,) = writer.execute("PRAGMA page_count").fetchone()
+        writer.execute(f"PRAGMA max_page_count = {now + pages}")
 
     monkeypatch.setattr(sqlite3, "connect", connecting)
     return filled

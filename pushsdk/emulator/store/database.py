@@ -1,11 +1,11 @@
-"""The store's file: tables, lock, one writing connection, a pool of reading connections."""
+"""The store's file: tables, lock, one writing connection, a reading one for each read."""
 
 import shutil
 import sqlite3
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from pushsdk._io.files import lock
@@ -13,7 +13,7 @@ from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import FileFormat, FileRefused, connect, open_database
 
 _BUSY = 5.0  # seconds; only a foreign program can lock the file
-_WRITER_CACHE_KIB, _READER_CACHE_KIB = 16_384, 2_048
+_CACHE_KIB = 16_384
 # Log size in bytes. Unordered users change many pages, which frequent checkpoints would write twice.
 _WAL_LIMIT = 64 * 1024 * 1024
 
@@ -36,7 +36,6 @@ class Database:
 
     def __init__(self, path: Path | None) -> None:
         self._guard = ProcessGuard()
-        self._idle: list[sqlite3.Connection] = []  # readers not in use
         self._temporary = path is None
         with ExitStack() as stack:
             self._path = _temporary_path(stack) if path is None else _locked_path(path.absolute(), stack)
@@ -45,11 +44,10 @@ class Database:
                 # After a power cut a temporary file is gone anyway; another loses its last commits at most.
                 _set(writer, synchronous="OFF" if self._temporary else "NORMAL", foreign_keys="ON")
                 _set(writer, journal_size_limit=_WAL_LIMIT, wal_autocheckpoint=_WAL_LIMIT // 4096)
-                _set(writer, cache_size=-_WRITER_CACHE_KIB)
+                _set(writer, cache_size=-_CACHE_KIB)
                 self.salt: bytes = writer.execute("SELECT salt FROM store").fetchone()[0]
             except (FileRefused, sqlite3.Error, OSError) as error:
                 raise _unusable(self._path, error) from None
-            stack.callback(_close_all, self._idle)
             ending = stack.pop_all()
         self._writer: sqlite3.Connection | None = writer  # None after close()
         #: Close everything now; a second call does nothing.
@@ -78,25 +76,13 @@ class Database:
         """Open one snapshot: all reads in the block see the same state. From any thread, also after `close`."""
         self._check_process()
         try:
-            db = self._reader()
-            try:
+            with closing(connect(self._path, timeout=_BUSY)) as db:
+                db.row_factory = sqlite3.Row
+                _set(db, trusted_schema="OFF", query_only="ON")
                 db.execute("BEGIN")
                 yield db
-            finally:
-                db.rollback()
-                self._idle.append(db)
-                if self._writer is None:  # after close() another emulator may use the file
-                    _close_all(self._idle)
         except sqlite3.Error as error:
             raise StoreError(f"the emulator's store can't be read: {error}") from None
-
-    def _reader(self) -> sqlite3.Connection:
-        with suppress(IndexError):
-            return self._idle.pop()
-        db = connect(self._path, timeout=_BUSY)
-        db.row_factory = sqlite3.Row
-        _set(db, trusted_schema="OFF", cache_size=-_READER_CACHE_KIB, query_only="ON")
-        return db
 
     def _check_process(self) -> None:
         if self._guard.is_inherited:
@@ -142,9 +128,3 @@ def _locked_path(path: Path, stack: ExitStack) -> Path:
 
 def _discard(guard: ProcessGuard, ending: ExitStack) -> None:
     (ending.pop_all if guard.is_inherited else ending.close)()  # a forked child leaves all to its parent
-
-
-def _close_all(connections: list[sqlite3.Connection]) -> None:
-    with suppress(IndexError):
-        while True:
-            connections.pop().close()
