@@ -7,16 +7,15 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 
 import duckdb
 import pytest
 from support.command_line import run_here
-from support.docs import DOCUMENTS, GUIDE, MODULES, README, ROOT, page, run
+from support.docs import DOCUMENTS, GUIDE, MODULES, README, ROOT, check_shown, is_shown, page, run, run_in_shell
 from support.programs import run_pytest
+from support.servers import free_port
 from support.service_thread import served
 
 import pushsdk
@@ -139,23 +138,6 @@ def commands(document):
                 yield command.replace("\\\n", " "), [line.strip() for line in output.splitlines() if line.strip()]
 
 
-def is_shown(line, output):
-    """Return True if the output has this line; ``...`` in the line stands for any text."""
-    pattern = ".*".join(map(re.escape, line.split("...")))
-    return any(re.fullmatch(pattern, real.strip()) for real in output.splitlines())
-
-
-def run_in_shell(command):
-    shell = subprocess.run(
-        ["bash", "-c", f'exec 2>&1\npushsdk() {{ "{sys.executable}" -P -m pushsdk "$@"; }}\n{command}'],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return shell.returncode, shell.stdout
-
-
 @pytest.mark.filterwarnings("ignore::pushsdk.MessageWarning")
 @pytest.mark.parametrize("document", CONSOLES, ids=str)
 def test_every_command_runs_and_prints_what_is_shown(service, document, monkeypatch, capsys):
@@ -195,23 +177,17 @@ def test_the_commands_in_scripts_schedules_and_manifests_are_commands(monkeypatc
     ]
     lists = [line.replace(",", "") for text in texts for line in re.findall(r"command: \[pushsdk, (.*)\]", text)]
     lines = [line for text in texts for line in re.findall(r"(?m:^|&& |\()pushsdk (.*?)(?m: &| 2?>|$)", text)]
-    assert len(lists + lines) >= 4
     for line in lists + lines:
         words = shlex.split(re.sub(r"\$\(\w+\)", "value", line))  # as Kubernetes fills $(NAME)
         app.parse_args(words, exit_on_error=False, print_error=False)
 
 
-def test_the_nightly_script_is_silent_unless_it_fails(service):
-    job = next(block.text for block in page("nightly-job").blocks if block.language == "bash")
-    night = job.replace("/srv/push", ".").replace("07:00", "23:59:59").replace("users-$night.csv", "users.csv")
-    assert run_in_shell(night) == (0, "")
-    Path("users.csv").unlink()
-    assert run_in_shell(night) == (0, ""), "the night is done"
-    [done] = Path().glob("*.done")
-    done.unlink()
-    code, output = run_in_shell(night)
-    assert output.startswith(f"exit {code}: ")
-    assert not done.exists()
+@pytest.mark.parametrize(("name", "file", "first"), [("nightly-job", "night.sh", 0), ("idempotency", "orders.py", 2)])
+def test_what_a_page_says_to_try_ends_as_shown(monkeypatch, tmp_path, name, file, first):
+    monkeypatch.chdir(tmp_path)
+    program, *shown = page(name).blocks[first : first + 5]
+    Path(file).write_text(program.text)
+    check_shown(shown, {"sleep 30": "", "--yes": "--yes --force", "8124": free_port()})
 
 
 # -- links ------------------------------------------------------------------------------------------------------------

@@ -276,7 +276,9 @@ class Emulator(Accepted):
         self._host = host
         records = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
         inboxes = Inboxes(records, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
-        super().__init__(inboxes, api_key or f"emulator-{secrets.token_hex(8)}")
+        # A store's later emulators have the same key, and so count a push that an earlier one got.
+        key = f"emulator-{'store' if store else secrets.token_hex(8)}"
+        super().__init__(inboxes, api_key or key)
         guard = Guard(max_body=max_body, hosts=(*hosts, _in_url(host)), token=token)
         self._service = PushService(inboxes=inboxes, guard=guard, log=log)
         self._ending = AsyncExitStack()  # set by __aenter__
@@ -290,7 +292,6 @@ class Emulator(Accepted):
             stack.callback(sock.close)
             self._store.open()
             stack.callback(self._store.close)
-            self._store.reuse(self.api_key)
             self._inboxes.of(self.api_key)  # the page shows its rules before the first push
             guard.listen(sock.getsockname()[1])
             server = Server(service, self.api_key)

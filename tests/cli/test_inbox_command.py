@@ -26,10 +26,14 @@ def test_requests_are_lines_or_json_with_bodies_and_a_reset_empties_the_inbox(co
     assert [line.split(maxsplit=1)[1] for line in result.out.splitlines()] == lines
     rows = [json.loads(line) for line in command("emulator requests bob --json").out.splitlines()]
     assert [(row["status"], row["body"]["message"]["title"]) for row in rows] == [(204, {"en": "Two"})]
-    assert "found no matching requests with" in command("emulator requests zzz").err
+    assert "found no such requests with" in command("emulator requests zzz").err
     netloc = urlsplit(service.base_url).netloc
     assert command("emulator reset") == (0, f"emptied the inbox on {netloc}\n", "")
-    assert command("emulator requests") == (0, "", "found no requests with this Api-Key; the page shows all inboxes\n")
+    assert command("emulator requests") == (
+        0,
+        "",
+        "found no such requests with this Api-Key; the page shows all inboxes\n",
+    )
 
 
 def test_the_settings_name_the_emulator_if_they_are_of_this_machine_and_else_the_one_that_runs(

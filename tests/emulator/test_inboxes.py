@@ -88,7 +88,7 @@ async def test_a_failed_start_leaves_the_store_free(wire, tmp_path, running, mon
         raise StoreError("damaged")
 
     with monkeypatch.context() as patch, pytest.raises(StoreError, match="damaged"):
-        patch.setattr("pushsdk.emulator.store.queries.Store.reuse", fail)
+        patch.setattr("pushsdk.emulator.store.queries.Store.inbox", fail)
         await Emulator(store=tmp_path / "kept").__aenter__()
     async with running(store=tmp_path / "kept") as other:
         assert (await other.push("ann")).status == 204

@@ -4,6 +4,8 @@ import ast
 import asyncio
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,3 +113,28 @@ def run(block, service=None):
     with asyncio.Runner(loop_factory=VirtualLoop if service else None) as runner:
         runner.run(awaited())
     return names
+
+
+def is_shown(line, output):
+    """Return True if the output has this line; ``...`` in the line stands for any text."""
+    pattern = ".*".join(map(re.escape, line.split("...")))
+    return any(re.fullmatch(pattern, real.strip()) for real in output.splitlines())
+
+
+def run_in_shell(command):
+    """Run commands with this Python's programs, at home in this folder, and return the exit code and the output."""
+    prelude = f"exec 2>&1\nexport PATH={Path(sys.executable).parent}:$PATH HOME=$PWD\n"
+    shell = subprocess.run(
+        ["bash", "-c", prelude + command], stdout=subprocess.PIPE, text=True, timeout=300, check=False
+    )
+    return shell.returncode, shell.stdout
+
+
+def check_shown(blocks, changes):
+    """Run every other block, with these changes, and check that the blocks between show lines of the output."""
+    commands = "".join(block.text for block in blocks[::2])
+    for usual, other in changes.items():
+        commands = commands.replace(usual, f"{other}")
+    _, output = run_in_shell(commands)
+    shown = "".join(block.text for block in blocks[1::2]).splitlines()
+    assert [line for line in shown if not is_shown(line, output)] == [], output

@@ -100,22 +100,6 @@ def terminated(*place, jobs):
         return life.summary(emulator)
 
 
-def bereaved(*place):
-    """Kill the pool processes of a worker while a push is in flight, and wait for another delivery of the job."""
-    with (
-        in_thread(Emulator(faults=[Fault.delay(1.0)])) as emulator,
-        _life(*place, emulator, jobs=1) as life,
-    ):
-        with life.worker(signal.SIGKILL) as worker:
-            life.wait(worker, lambda: emulator.requests)
-            for child in Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split():
-                os.kill(int(child), signal.SIGKILL)
-            life.wait(worker, lambda: life.count(AGAIN) + life.count(JOBS))
-            # The first delivery's push is accepted after its delay, though its process is gone.
-            life.wait(worker, emulator.users)
-        return life.summary(emulator)
-
-
 def outlived(*place, faults, jobs, tries):
     """Run the jobs, one per request, without a service until a number of attempts has failed; then with the service."""
     with socket.socket() as held:

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 from support.worker_frameworks import FRAMEWORKS
-from support.worker_lab import Crash, bereaved, lived, outlived, terminated
+from support.worker_lab import Crash, lived, outlived, terminated
 
 from pushsdk.emulator import Fault
 from pushsdk.emulator.faults import preset
@@ -39,10 +39,6 @@ def test_without_an_idempotency_key_a_user_is_pushed_twice(name, tmp_path, redis
     faults = [Fault.delay(0.1, every=2)]
     summary = lived(name, tmp_path, redis_url, jobs=300, crashes=crashes, faults=faults, idempotent=False)
     assert summary.doubled > 0
-
-
-def test_a_job_whose_pool_process_is_killed_is_delivered_again(tmp_path, redis_url):
-    assert bereaved("celery", tmp_path, redis_url).accepted == {"user-00000": 1}
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

@@ -9,8 +9,9 @@ import sys
 import tomllib
 
 import pytest
-from support.docs import DOCUMENTS, MODULES, ROOT
+from support.docs import DOCUMENTS, MODULES, ROOT, check_shown, page
 from support.programs import run_pytest
+from support.servers import free_port
 from support.worker_frameworks import installed
 
 from pushsdk import PushError
@@ -52,6 +53,13 @@ def test_the_test_of_the_celery_page_passes_when_it_is_copied(tmp_path):
         (tmp_path / file).write_text(MODULES[file])
     ended = run_pytest(tmp_path, "-q", REDIS_URL="memory://")
     assert "1 passed" in ended.out, ended
+
+
+def test_an_order_twice_and_one_in_doubt_end_as_shown(tmp_path, monkeypatch, redis_url):
+    installed("celery", "celery")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "celery_jobs.py").write_text(MODULES["celery_jobs.py"])
+    check_shown(page("celery").blocks[2:6], {"redis://127.0.0.1": redis_url, "8124": free_port()})
 
 
 def test_what_a_page_installs_is_what_its_tests_install():

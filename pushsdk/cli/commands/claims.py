@@ -46,6 +46,7 @@ _SETTLED = (
 _IN_DOUBT = "nearly all jobs in doubt had been pushed; see: pushsdk docs idempotency#claims-of-dead-processes"
 Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
 Keys = Annotated[Sequence[str], Parameter(negative=(), help="Select the job of this idempotency key. Repeatable.")]
+OpenKeys = Annotated[Sequence[str], Parameter(negative=(), help="Name the claimed jobs of these keys. Repeatable.")]
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
 
 
@@ -83,9 +84,11 @@ class StoreOptions:
             raise usage_error(text_of(error)) from None
 
 
-def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: JsonLines = False) -> int:
+def list_claims(
+    *, store: StoreOptions, key: OpenKeys = (), older_than: OlderThan = None, json: JsonLines = False
+) -> int:
     """List the sends with claimed users, oldest first: in flight, from a dead process, or with an unknown outcome."""
-    sends = _claimed(store, older_than)
+    sends, names = _claimed(store, older_than), _names((), key)
     if sends and not json:
         say(f"{'claimed at':<20}  {'age':>9}  {'users':>7}  hash of the key")
     for send in sends:
@@ -93,13 +96,9 @@ def list_claims(*, store: StoreOptions, older_than: OlderThan = None, json: Json
         if json:
             print_json({"key": send.key, "claimed_at": claimed_at, "age": round(age), "users": send.users})
         else:
-            say(f"{claimed_at}  {duration(age):>9}  {send.users:>7,}  {send.key}")
+            say(f"{claimed_at}  {duration(age):>9}  {send.users:>7,}  {names.get(send.key, send.key)}")
     if not sends:
-        warn(
-            f"nothing was claimed more than {duration(older_than.total_seconds())} ago"
-            if older_than
-            else "nothing is claimed"
-        )
+        warn("found no claimed sends")
     if not json:
         _advise(sends, store)
     return Exit.DONE
@@ -242,7 +241,7 @@ def _tell_missing(names: Mapping[str, str], found: Collection[str]) -> bool:
     """Name each job without a claim. Return True if there is none."""
     missing = [given for name, given in names.items() if not any(digest.startswith(name) for digest in found)]
     for given in missing:
-        warn(f"{given}: not in the claim store: is the key right, or has its claim expired?")
+        warn(f"{given}: not in the claim store: is the key right? Its job may not have begun, or its claim has expired")
     return not missing
 
 

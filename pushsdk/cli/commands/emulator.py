@@ -141,8 +141,8 @@ async def emulator(
             _say(f"# Inbox page at {service.url}/{'' if token is None else ' (add #token= and the token)'}")
             if profile:
                 _say(f"# In another terminal: pushsdk send ann --title Hello --profile {profile}")
-            _say(f"export PUSHSDK_BASE_URL={service.base_url}")
-            _say(f"export PUSHSDK_API_KEY={service.api_key}")
+            for name, value in _variables(service).items():
+                _say(f"export {name}={value}")
             if open_page:
                 await asyncio.to_thread(webbrowser.open, service.url)
             await stop.wait()
@@ -168,8 +168,9 @@ async def execute(*command: str, port: int | None = None, options: EmulatorOptio
     if not command:
         raise usage_error("name the command to run: pushsdk emulator exec -- COMMAND ...")
     async with _running(_arguments(options), port, EXEC_PORT) as service:
-        warn(f"pushsdk emulator: the page is at {service.url}/")
-        code = await _run_command(command, {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key})
+        warn(f"pushsdk emulator: the page is at {service.url}/ until the command ends")
+        with kept_profile(service):
+            code = await _run_command(command, _variables(service))
         warn(f"pushsdk emulator: {_verdict(service)}")
     return code if code >= 0 else 128 - code
 
@@ -215,6 +216,11 @@ def kept_profile(service: Emulator) -> Iterator[str | None]:
                 name = file.stem
                 file.write_text(f"[profiles.{name}]\nbase_url = '{service.base_url}'\napi_key = '{service.api_key}'\n")
         yield name
+
+
+def _variables(service: Emulator) -> Mapping[str, str]:
+    """Return the variables by which a program reaches the service."""
+    return {"PUSHSDK_BASE_URL": service.base_url, "PUSHSDK_API_KEY": service.api_key}
 
 
 async def _run_command(command: Sequence[str], variables: Mapping[str, str]) -> int:

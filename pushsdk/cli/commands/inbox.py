@@ -38,8 +38,7 @@ def requests(search: Search = "", /, *, profile: Profile = None, json: JsonLines
     for request in reversed(found):
         say(_line(request))
     if not found:
-        kind = "matching requests" if search else "requests"
-        warn(f"found no {kind} with this Api-Key; the page shows all inboxes")
+        warn("found no such requests with this Api-Key; the page shows all inboxes")
     return Exit.DONE
 
 

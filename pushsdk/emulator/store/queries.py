@@ -111,17 +111,10 @@ class Store:
 
     def inbox(self, api_key: str) -> InboxRef:
         """Return the inbox for this key; create one if there is none. Only the key's salted digest is stored."""
-        ref = self.find(api_key)
-        if ref is NO_INBOX:
+        if self.find(api_key) is NO_INBOX:
             with self._writing() as db:
                 db.execute(_SQL["inbox"], (self._digest(api_key), secrets.token_hex(8)))
-            ref = self.find(api_key)
-        return ref
-
-    def reuse(self, api_key: str) -> None:
-        """Give an inbox that was never used to this key: each run of an emulator has another key."""
-        with self._writing() as db:
-            db.execute(_SQL["reuse"], (self._digest(api_key),))
+        return self.find(api_key)
 
     def find(self, api_key: str) -> InboxRef:
         """Return the inbox for this key, or the empty `NO_INBOX`."""

@@ -17,11 +17,6 @@ SELECT max(id) AS id, "group", count(*) AS requests, sum(users * accepted) AS re
 -- inbox: create one
 INSERT OR IGNORE INTO inboxes(digest, name, label) SELECT ?, ?, 'Inbox ' || (count(*) + 1) FROM inboxes;
 
--- reuse: a former key's inbox that was never used becomes the inbox of this key
-UPDATE OR IGNORE inboxes SET digest = ? WHERE id = (
-    SELECT id FROM inboxes WHERE requests = 0 AND label GLOB 'Inbox [0-9]*' AND id NOT IN (SELECT inbox FROM received)
-    LIMIT 1);
-
 -- inboxes: the one with the latest request first
 SELECT name, label, requests,
     (SELECT count(*) FROM requests WHERE inbox = inboxes.id AND endpoint = 'campaigns') AS campaigns,
