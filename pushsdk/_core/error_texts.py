@@ -168,7 +168,7 @@ _UNSEEN = ". The answer is in .body; with PUSHSDK_SHOW_ANSWERS=1 it is shown her
 _LIMITS = "see: pushsdk docs timeouts-and-limits"
 _THROTTLING = "see: pushsdk docs throttling"
 _OUTCOMES = "see: pushsdk docs outcomes"
-_BURST = "For a burst, raise {timeout} (1,000 calls at 20 a second take 50 s), or use send_each; " + _THROTTLING
+_BURST = "For a burst, raise {timeout} (N calls at R a second take N/R s), or use send_each; " + _THROTTLING
 _RATE = ". If this recurs, set {rate} below the service's limit; " + _THROTTLING
 _WRONG_URL = ". base_url is probably wrong: check its host and its path, which must end before /v1"
 _LINT = ". Check the message: {lint}"
