@@ -189,7 +189,7 @@ def test_a_variable_names_a_store_on_a_server(command, monkeypatch, objects_url)
     [
         ("sqlite:/no/store", 2, "/no/store does not exist: is the path right? The first send"),
         ("claims.db", 2, "for a file, sqlite:claims.db"),
-        ("memory:", 2, "no claims are kept at memory:; use sqlite:PATH"),
+        ("memory:", 2, "no claims are kept at memory:, which ends with its process; use sqlite:PATH"),
         ("redis://:s3cret@host:port", 2, "the URL of a Redis must be like"),
         (
             "redis://:s3cret@127.0.0.1:1",

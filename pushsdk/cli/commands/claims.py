@@ -72,7 +72,7 @@ class StoreOptions:
         kind, _, path = self.claims.partition(":")
         # These would be an empty store, in which nothing is claimed.
         if kind == "memory":
-            raise usage_error(f"no claims are kept at {self.claims}; use {_LOCATIONS}")
+            raise usage_error(f"no claims are kept at {self.claims}, which ends with its process; use {_LOCATIONS}")
         if kind == "sqlite" and not Path(path).exists():
             raise usage_error(
                 f"{path} does not exist: is the path right? The first send with an idempotency_key makes it"
