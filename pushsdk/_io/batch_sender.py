@@ -159,12 +159,11 @@ class BatchSender:
         return task
 
     def _create_task(self, batch: Batch) -> None:
-        # Not by the argument ``context``, which not every task factory knows.
-        deliver = self._deliver(batch)
-        task: asyncio.Task[None] = batch.context.copy().run(self._sender.loop.create_task, deliver)
-        if not task.done():  # pragma: no branch - by an eager task factory, since Python 3.12
-            batch.task = task
-            task.add_done_callback(lambda _: self._abort(batch))
+        # Not by the loop's task factory: with an eager one, a batch that ends at once would start the next one, inside
+        # the limiter, and that its next one.
+        task = asyncio.Task(self._deliver(batch), loop=self._sender.loop, context=batch.context.copy())
+        batch.task = task
+        task.add_done_callback(lambda _: self._abort(batch))
 
     def _abort(self, batch: Batch) -> None:
         """End a batch that is in flight without a task, or whose task was cancelled before its first step."""
