@@ -130,7 +130,8 @@ class LoopThread:
     @property
     def is_current(self) -> bool:
         """Return True in the loop's thread."""
-        return self.thread.ident == threading.get_ident()
+        # A thread that was started after the loop's thread had ended may have its number.
+        return self.thread.ident == threading.get_ident() and self.thread.is_alive()
 
     def check_thread(self) -> None:
         """Raise ConfigurationError in the loop's thread, which would wait for itself; warn in another loop's thread."""
