@@ -7,12 +7,32 @@ from typing import Any, NoReturn, Self
 from msgspec import UNSET, UnsetType
 
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout
+from pushsdk._core.results import ClientStats
 from pushsdk._core.secret import sealed
 from pushsdk._io.credentials import KeySource
 
 
 class ClientViews:
     """Base class for the clients."""
+
+    _lifetime: Any
+    """The ``Lifetime``. Set by each constructor, last: an error's traceback may show the client before."""
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        if not hasattr(self, "_lifetime"):
+            return f"{name}(not constructed)"
+        return f"{name}({self._lifetime.settings.base_url!r}, closed={self.closed})"
+
+    @property
+    def closed(self) -> bool:
+        """True once the client, or one of ``with_options``, was closed."""
+        return bool(self._lifetime.closed)
+
+    def stats(self) -> ClientStats:
+        """Return the current counters."""
+        stats: ClientStats = self._lifetime.stats()
+        return stats
 
     def with_options(
         self,

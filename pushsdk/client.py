@@ -56,7 +56,7 @@ from pushsdk._core.policy import (
     Seconds,
     Timeout,
 )
-from pushsdk._core.results import ClientStats, DrainReport, Receipt
+from pushsdk._core.results import DrainReport, Receipt
 from pushsdk._core.secret import seal_options, sealed
 from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials, KeySource
@@ -155,16 +155,11 @@ class AsyncPushClient(ClientViews):
         settings = EngineSettings(base_url=url, session=session, max_pause=retry.max_retry_after, **given)
         # Jobs that may run several times
         self._keyed = _keyed_sends_with(claims)
-        self._lifetime = Lifetime(settings, self._keyed)
+        self._lifetime: Lifetime = Lifetime(settings, self._keyed)
         # The defaults for each call
         self._options = self._lifetime.options_of(retry, timeout, keyed=False, is_urgent=False)
         # The latest call's.
         self._content = Content(b"", None, self._options)
-
-    def __repr__(self) -> str:
-        if not hasattr(self, "_lifetime"):  # as a local in a refused argument's traceback
-            return "AsyncPushClient(not constructed)"
-        return f"AsyncPushClient({self._lifetime.settings.base_url!r}, closed={self.closed})"
 
     async def __aenter__(self) -> Self:
         self._lifetime.enter()
@@ -429,21 +424,12 @@ class AsyncPushClient(ClientViews):
 
         return await api.resume(self._lifetime, settings)
 
-    @property
-    def closed(self) -> bool:
-        """True once the client, or one of ``with_options``, was closed."""
-        return self._lifetime.closed
-
     async def flush(self) -> None:
         """Send lingering calls at once, and wait until every call made so far is complete."""
         if self._lifetime.engine is not None:
             engine = self._lifetime.enter()
             engine.queue.flush()
             await engine.work.idle()
-
-    def stats(self) -> ClientStats:
-        """Return the current counters."""
-        return self._lifetime.stats()
 
     def _call_of(self, engine: Engine, user_ids: object, timeout: object, retry: object) -> tuple[Call, Options]:
         """Return a call to these users, and its options. Raises PushError if the arguments can't be used."""

@@ -130,24 +130,35 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         """Return those ``FIXES`` conditions that hold."""
         verdict, decisive = self.verdict, self.decisive
         is_local = is_loopback(urlsplit(target.base_url).hostname or "")
-        breaks = verdict.is_first and verdict.failure in (Failure.RESET, Failure.DISCONNECTED) and not is_local
-        refuses = decisive.status == 400 and _is_http_to_tls(decisive.answer)
         signs: dict[object, object] = {
             verdict.outcome: True,
             target.operation.name: True,
-            decisive.status: decisive.outcome is Outcome.REJECTED,
             "local": is_local,
-            # No request was answered over http, or the answer says so.
-            "http to TLS": target.base_url.startswith("http:") and (refuses if decisive.status else breaks),
-            "throttled": decisive.retryable and decisive.retry_after,
-            "request id": _request_id_of(decisive),
+            "http to TLS": target.base_url.startswith("http:") and _is_for_tls(verdict, decisive, is_local=is_local),
             "job": self.job,
-            "no answer": not decisive.answer,
             "unseen answer": decisive.answer and not target.shows_answers,
-            **{failure: decisive.reason.startswith(failure) for failure in Failure},
-            **{word: word in decisive.reason for word in ("host name", "TLS handshake", "mismatch", "expired")},
+            **_signs_in(decisive),
         }
         return {sign for sign, holds in signs.items() if holds}
+
+
+def _is_for_tls(verdict: Verdict, decisive: Attempt, *, is_local: bool) -> bool:
+    """Return True if plain http seems to have met TLS: no request was answered, or the answer says so."""
+    if decisive.status is not None:
+        return decisive.status == 400 and _is_http_to_tls(decisive.answer) is not None
+    return verdict.is_first and verdict.failure in (Failure.RESET, Failure.DISCONNECTED) and not is_local
+
+
+def _signs_in(decisive: Attempt) -> dict[object, object]:
+    """Return the conditions that the attempt that decided tells, each with whether it holds."""
+    return {
+        decisive.status: decisive.outcome is Outcome.REJECTED,
+        "throttled": decisive.retryable and decisive.retry_after,
+        "request id": _request_id_of(decisive),
+        "no answer": not decisive.answer,
+        **{failure: decisive.reason.startswith(failure) for failure in Failure},
+        **{word: word in decisive.reason for word in ("host name", "TLS handshake", "mismatch", "expired")},
+    }
 
 
 _KEYED = (

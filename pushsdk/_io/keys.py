@@ -39,13 +39,20 @@ async def keys_of(answers: Sequence[Any], timers: TimerWheel, timeout: Timeout, 
         with scope:
             await asyncio.wait(waits)
     finally:
-        in_time = [waiting for waiting in waits if waiting.done() and not waiting.cancelled()]
         for waiting in waits:
-            waiting.cancel()
-    if scope.expired in (None, Failure.DEADLINE):
-        named = timeout.named("attempt" if scope.deadline < deadline else "total")
-        late = NoKey(Failure.KEY_FAILED, f"it did not return within the {named}", TimeoutError(named))
-    else:
-        late = NoKey(scope.expired, "", None)
-    keys = dict.fromkeys(waits, late) | {answer: answer.result() for answer in in_time}
-    return [keys.get(answer, answer) for answer in answers]
+            waiting.cancel()  # does nothing if it has answered
+    late = _late(scope.expired, timeout.named("attempt" if scope.deadline < deadline else "total"))
+    return [_key_of(answer, late) for answer in answers]
+
+
+def _key_of(answer: Any, late: NoKey) -> Any:
+    if not asyncio.isfuture(answer):
+        return answer
+    return answer.result() if answer.done() and not answer.cancelled() else late
+
+
+def _late(expired: Failure | None, named: str) -> NoKey:
+    """Return why there is no key: the timeout with this name has passed, or the client has another reason."""
+    if expired in (None, Failure.DEADLINE):
+        return NoKey(Failure.KEY_FAILED, f"it did not return within the {named}", TimeoutError(named))
+    return NoKey(expired, "", None)

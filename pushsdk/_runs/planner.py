@@ -224,12 +224,7 @@ def _fields_of(request: object) -> tuple[Any, Any, Any]:
     if isinstance(request, PushRequest):
         users, message, fields = request.user_ids, request.message, request.custom_fields
     elif isinstance(request, Mapping):
-        names = PushRequest.__struct_encode_fields__
-        if unknown := sorted(map(str, request.keys() - {*names})):
-            near = near_word(unknown[0], names)
-            advice = f", did you mean {near}?" if near else f": a push request has {', '.join(names)}"
-            raise ValidationError(f"{show_path((unknown[0],))}: unknown field{advice}")
-        users, message, fields = [request.get(name, UNSET) for name in names]
+        users, message, fields = _fields_in(request)
     else:
         raise must_be("a request", "a PushRequest or a mapping", request, ValidationError)
     if users is UNSET or message is UNSET:
@@ -237,6 +232,16 @@ def _fields_of(request: object) -> tuple[Any, Any, Any]:
     if fields is None:
         raise ValidationError("$.customFields must be an object; got null: leave the field out")
     return users, message, None if fields is UNSET else fields
+
+
+def _fields_in(request: Mapping[Any, Any]) -> list[Any]:
+    """Return a request's fields, UNSET if it lacks one. Raise ValidationError for another one."""
+    names = PushRequest.__struct_encode_fields__
+    if unknown := sorted(map(str, request.keys() - {*names})):
+        near = near_word(unknown[0], names)
+        advice = f", did you mean {near}?" if near else f": a push request has {', '.join(names)}"
+        raise ValidationError(f"{show_path((unknown[0],))}: unknown field{advice}")
+    return [request.get(name, UNSET) for name in names]
 
 
 async def blocks_of(items: Any) -> AsyncGenerator[list[Any]]:

@@ -86,6 +86,8 @@ class ChunkAttempt(ClaimedRequest, eq=False, gc=False):
 
 
 _PENDING, _UNKNOWN = UserStatus(UserState.PENDING), UserStatus(UserState.UNKNOWN)
+# After these steps the request, as a whole, is not sent again.
+_FINAL = frozenset({decisions.SETTLE, decisions.SPLIT, decisions.LEAVE})
 
 
 class ChunkSender:
@@ -236,27 +238,28 @@ class ChunkSender:
             step, status = decide(
                 verdict, in_doubt=in_doubt, resends=resends if self._resends else None, split_on=self.split_on
             )
-            if step is decisions.SPLIT:
-                return verdict
-            self.count(attempt.users, status, final=step is decisions.SETTLE)
-            if step is decisions.SETTLE:
-                # Rejected, but an earlier attempt was UNKNOWN: the caller must not split the request.
-                is_unknown = status.state is _UNKNOWN.state
-                return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN) if is_unknown else verdict
-            if step is decisions.LEAVE:
-                self._leave(verdict)
-                return verdict
-            if step is decisions.STOP:
-                self._stop_for(verdict)
-            elif step is decisions.RESEND:
-                resends, in_doubt = resends + 1, True
+            if step is not decisions.SPLIT:
+                self.count(attempt.users, status, final=step is decisions.SETTLE)
+            if step in _FINAL:
+                return self._concluded(step, status, verdict)
             tries += 1
-            if not await self._wait(tries, verdict):
+            if not await self._wait(step, tries, verdict):
                 break
-            attempt = self.attempt(chunk, in_doubt=in_doubt)
+            is_resend = step is decisions.RESEND
+            resends += is_resend
+            attempt = self.attempt(chunk, in_doubt=in_doubt or is_resend)
         if status.state is _UNKNOWN.state:
             self.engine.sender.counters.users[Outcome.UNKNOWN] += chunk.users
         return None
+
+    def _concluded(self, step: decisions.Step, status: UserStatus, verdict: Verdict) -> Verdict:
+        """Return the final verdict on a request."""
+        if step is decisions.LEAVE:
+            self._leave(verdict)
+        elif step is decisions.SETTLE and status.state is _UNKNOWN.state:
+            # Perhaps rejected, but an earlier attempt was UNKNOWN: the caller must not split the request.
+            return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN)
+        return verdict
 
     def attempt(self, chunk: ChunkRequest, *, in_doubt: bool = False) -> ChunkAttempt:
         """Return the next attempt to send a request."""
@@ -328,8 +331,10 @@ class ChunkSender:
                 return True
         return False
 
-    async def _wait(self, tries: int, verdict: Verdict) -> bool:
-        """Wait after a failure. Return False if the sending stops first."""
+    async def _wait(self, step: decisions.Step, tries: int, verdict: Verdict) -> bool:
+        """Wait after a failure. Return False if the sending stops first, perhaps as this step says so."""
+        if step is decisions.STOP:
+            self._stop_for(verdict)
         if not self.stopping.may_begin():
             return False
         seconds = self._options.policy.backoff(tries, verdict.attempts[-1], random.random())  # noqa: S311 - jitter

@@ -11,7 +11,6 @@ from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import check, must_be
 from pushsdk._core.models import AnyMessage
 from pushsdk._core.policy import warn_of_unused
-from pushsdk._core.results import DrainReport
 from pushsdk._core.secret import seal_options, sealed
 from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._io.credentials import KeySource
@@ -100,15 +99,14 @@ def _outcomes(
     call = ThreadCall[None]()
     source = encoder.chunks(batches)
     chunks = in_blocks(iter(lambda: next_block(source, STEPS), []), call.callbacks.put)
-    # Both are set in the loop's thread, by ``send``.
-    store: ClaimStore | None = None
+    # Set in the loop's thread, by ``send``.
     sender: PlanSender
 
     async def send() -> None:
-        nonlocal store, sender
-        made = claims()
-        check("claims()", made, Store)
-        store = made
+        nonlocal sender
+        store = claims()
+        check("claims()", store, Store)
+        thread.closing_last.push_async_callback(store.aclose)
         engine = client._lifetime.enter()
         sender = PlanSender(
             engine,
@@ -121,15 +119,8 @@ def _outcomes(
         )
         await sender.run(chunks)
 
-    async def close(drain: float) -> DrainReport:
-        try:
-            return await client.aclose(drain)
-        finally:
-            if store is not None:
-                await store.aclose()
-
     call.work = send
-    thread = LoopThread(close)
+    thread = LoopThread(client.aclose)
     try:
         thread.start()
         thread.submit(call)

@@ -47,8 +47,7 @@ def instrument(
 
     Raises ConfigurationError if the client is in use or instrumented already, or an argument has the wrong type.
     """
-    # A PushClient drives an AsyncPushClient.
-    lifetime: Any = getattr(getattr(client, "_client", client), "_lifetime", None)
+    lifetime: Any = getattr(client, "_lifetime", None)
     if not isinstance(lifetime, Lifetime):
         raise must_be("client", "an AsyncPushClient or a PushClient", client)
     check("tracer_provider", tracer_provider, TracerProvider | None)

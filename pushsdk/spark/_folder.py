@@ -32,7 +32,7 @@ from pushsdk._io.sender import guarded
 from pushsdk._runs.claim_log import store_failure
 from pushsdk._runs.progress import TICK, OnProgress, Pace
 from pushsdk._runs.report import COLUMNS, BroadcastReport
-from pushsdk._runs.run_file.file import filled_in, run_file_error
+from pushsdk._runs.run_file.file import filled_in, run_file_error, told
 from pushsdk._runs.run_file.journal import Row
 from pushsdk.claims.store import MAX_CLAIM_TTL, Claim, ClaimStore, Put, close_store
 from pushsdk.spark._claims import DirectoryClaims
@@ -115,16 +115,12 @@ class RunFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the folder for this driver; create it if it is missing. Raises RunFileError."""
-        try:
+        with told(self.path, "it can't be used"):
             self.path = self.path.parent.resolve() / self.path.name
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.path.is_symlink():
                 raise run_file_error(self.path, "it is a symbolic link: give the path of the directory itself")
             release = lock(self.path / "lock")
-        except BlockingIOError:
-            raise run_file_error(self.path, "it is in use by another call or process: wait for it, or end it") from None
-        except OSError as error:
-            raise run_file_error(self.path, f"it can't be used: {error.strerror or type(error).__name__}") from None
         try:
             yield
         finally:
@@ -181,11 +177,9 @@ class RunFolder:
         return max(self.path.glob("outcomes/[0-9][0-9][0-9][0-9]"), default=None)
 
     def _new(self, path: Path) -> Path:
-        try:
+        with told(self.path, "it can't be written to"):
             path.parent.mkdir(mode=0o700, exist_ok=True)
             path.mkdir(mode=0o700)
-        except OSError as error:
-            raise run_file_error(self.path, f"it can't be written to: {error.strerror}") from None
         return path
 
     def _read(self, path: Path, kind: type[T]) -> T | None:
@@ -199,14 +193,11 @@ class RunFolder:
     def _write(self, path: Path, value: msgspec.Struct, *, outcome: Outcome = Outcome.NOT_SENT) -> None:
         """Replace a file atomically and durably. ``outcome`` is an error's outcome."""
         beside = path.with_name(path.name + ".new")
-        try:
+        with told(self.path, f"its {path.name} can't be written", outcome):
             beside.unlink(missing_ok=True)
             write_new(beside, msgspec.json.format(msgspec.json.encode(value)))
             beside.replace(path)
             sync_folder(path.parent)
-        except OSError as error:
-            problem = f"its {path.name} can't be written: {error.strerror}"
-            raise run_file_error(self.path, problem, outcome=outcome) from None
 
 
 # The sentinel is a claim for the run itself: a store without the sentinel is not the store with the run's claims.

@@ -166,18 +166,21 @@ def check_columns(df: "DataFrame", primary_key: str, fields: Sequence[str]) -> N
             raise missing_column("the frame", str(name), df.columns, option=option)
         if df.columns.count(name) > 1:
             raise ValidationError(f"the frame has several columns {printable(name, 60)!r}: rename all but one")
-    key = kinds[primary_key]
-    if key.typeName() not in _IDS and not (key.typeName() == "decimal" and key.scale == 0):
-        raise ValidationError(
-            f"{printable(primary_key, 60)!r} is of type {printable(key.simpleString(), 60)}; user ids are texts or "
-            "whole numbers: cast it to a string"
-        )
+    _check_key(primary_key, kinds[primary_key])
     for name in fields:
         if kinds[name].typeName() not in _VALUES | {"decimal", "float", "double"}:
             raise ValidationError(
                 f"column {printable(name, 60)!r} is of type {printable(kinds[name].simpleString(), 60)}, which "
                 "JSON has no form for: leave it out, or cast it to a string"
             )
+
+
+def _check_key(name: str, kind: Any) -> None:
+    if kind.typeName() not in _IDS and not (kind.typeName() == "decimal" and kind.scale == 0):
+        raise ValidationError(
+            f"{printable(name, 60)!r} is of type {printable(kind.simpleString(), 60)}; user ids are texts or "
+            "whole numbers: cast it to a string"
+        )
 
 
 def check_spark(session: "SparkSession", claims: ClaimFactory) -> None:

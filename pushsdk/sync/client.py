@@ -20,7 +20,7 @@ from pushsdk._core.kinds import Delay, check, check_seconds
 from pushsdk._core.models import AnyCampaign, AnyMessage, AnyRequest, CampaignCreated, CollectionNotStr
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.policy import RetryPolicy, Seconds, Timeout
-from pushsdk._core.results import ClientStats, DrainReport, Receipt
+from pushsdk._core.results import DrainReport, Receipt
 from pushsdk._core.secret import Secret, seal_options, sealed
 from pushsdk._io.credentials import KeySource
 from pushsdk._io.file_names import AnyPath
@@ -86,17 +86,11 @@ class _Portal:
         return DrainReport() if thread is None else thread.close(drain)
 
     def _open(self) -> LoopThread:
-        client, claims = self._client, self._claims
-
-        async def close(drain: float) -> DrainReport:
-            try:
-                return await client.aclose(drain)
-            finally:
-                if isinstance(claims, ClaimStore):
-                    await claims.aclose()
-
-        thread = self._thread = LoopThread(close)
-        name = f"PushClient({client._lifetime.settings.base_url!r}), made at {client._lifetime.made_at}"
+        lifetime = self._client._lifetime
+        thread = self._thread = LoopThread(self._client.aclose)
+        if isinstance(self._claims, ClaimStore):
+            thread.closing_last.push_async_callback(self._claims.aclose)
+        name = f"PushClient({lifetime.settings.base_url!r}), made at {lifetime.made_at}"
         finalizer = weakref.finalize(self, _close_dropped, thread, name)
         # When the interpreter exits, ``loop_thread`` closes every loop, without a warning.
         finalizer.atexit = False
@@ -160,15 +154,11 @@ class PushClient(ClientViews):
         # A session would belong to another loop.
         self._client = AsyncPushClient(base_url, asked_in_thread(api_key), session=None, **options)
         self._portal = _Portal(self._client, options.get("claims"))  # type: ignore[arg-type]
-
-    def __repr__(self) -> str:
-        if not hasattr(self, "_portal"):  # as a local in a refused argument's traceback
-            return "PushClient(not constructed)"
-        return f"PushClient({self._client._lifetime.settings.base_url!r}, closed={self.closed})"
+        self._lifetime = self._client._lifetime
 
     def __enter__(self) -> Self:
         self._portal.enter()
-        self._client._lifetime.begin_block()
+        self._lifetime.begin_block()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -223,7 +213,7 @@ class PushClient(ClientViews):
             PartialError: The users have different outcomes.
         """
         thread, client = self._portal.enter(), self._client
-        users = read_ids(user_ids, client._lifetime.settings.batching.max_users)
+        users = read_ids(user_ids, self._lifetime.settings.batching.max_users)
         options: dict[str, Any] = {"custom_fields": custom_fields, "timeout": timeout, "retry": retry}
         call = ThreadCall(lambda: client.send(users, message, idempotency_key=idempotency_key, **options))
         return thread.perform(call, lambda call: report_abandoned(client, users, call))
@@ -335,10 +325,6 @@ class PushClient(ClientViews):
         """Send lingering calls at once, and wait until every call made so far, in any thread, is complete."""
         thread, client = self._portal.enter(), self._client
         thread.perform(ThreadCall(client.flush))
-
-    def stats(self) -> ClientStats:
-        """Return the process's current counters."""
-        return self._client.stats()
 
     def _change(self, *, timeout: Any, retry: Any, api_key: Any, urgent: bool | None) -> None:
         api_key = asked_in_thread(api_key)

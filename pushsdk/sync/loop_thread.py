@@ -104,6 +104,8 @@ class LoopThread:
 
     def __init__(self, close: Close) -> None:
         self._close = close
+        #: Closed after that, the last one first.
+        self.closing_last = contextlib.AsyncExitStack()
         # Submitted calls that are not done.
         self._calls: set[ThreadCall[Any]] = set()
         #: True once the shutdown has begun. Set in the loop.
@@ -276,7 +278,8 @@ class LoopThread:
             return DrainReport()
         self.closing = True
         try:
-            return await self._close(drain)
+            async with self.closing_last:
+                return await self._close(drain)
         finally:
             # For example a broadcast whose thread is still reading its users.
             tasks = asyncio.all_tasks() - {asyncio.current_task()}

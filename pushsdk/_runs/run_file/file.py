@@ -71,6 +71,19 @@ def run_file_error(
     return error
 
 
+@contextmanager
+def told(path: Path, text: str, outcome: Outcome | None = None) -> Iterator[None]:
+    """Raise RunFileError for the system's error in the block: this text, then the reason."""
+    try:
+        yield
+    except BlockingIOError:
+        why = "it is in use by another call or process: wait for it, or end it"
+        raise run_file_error(path, why, kind=RunInUseError) from None
+    except (OSError, ValueError) as error:
+        why = f"{text}: {getattr(error, 'strerror', None) or error}"
+        raise run_file_error(path, why, outcome=outcome) from None
+
+
 def run_path(run: object) -> Path:
     """Return a run's absolute path. Raises ConfigurationError."""
     return Path(os.path.abspath(check_path("run", run, "spring.run")))
@@ -94,16 +107,11 @@ class RunFilePath:
         self.opened = time.time()
         # Releases the lock; set while the lock is held.
         self._release: Callable[[], None] | None = None
-        try:
+        with told(path, "its folder can't be used"):
             # Resolved, so all paths to one file lead to one lock.
-            self.path = path = path.parent.resolve(strict=True) / path.name
+            self.path = path.parent.resolve(strict=True) / path.name
             if write:
                 self._release = lock(self._lock)
-        except BlockingIOError:
-            why = "it is in use by another call or process: wait for it, or end it"
-            raise run_file_error(path, why, kind=RunInUseError) from None
-        except (OSError, ValueError) as error:
-            raise run_file_error(path, f"its folder can't be used: {_message(error)}") from None
 
     @property
     def _lock(self) -> Path:
@@ -130,10 +138,8 @@ class RunFilePath:
 
     def check(self) -> int:
         """Return the file's size in bytes. Raise RunFileError if there is no regular file that is safe to use."""
-        try:
+        with told(self.path, "it can't be opened"):
             file = os.lstat(self.path)
-        except (OSError, ValueError) as error:
-            raise run_file_error(self.path, f"it can't be opened: {_message(error)}") from None
         if stat.S_ISLNK(file.st_mode):
             raise run_file_error(self.path, "it is a symbolic link: pass the path of the file itself")
         if not stat.S_ISREG(file.st_mode):
@@ -147,30 +153,23 @@ class RunFilePath:
 
     def make(self) -> bool:
         """Create the file, empty and private. Return False if the path exists."""
-        try:
-            write_new(self.path, b"", durable=False)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            raise run_file_error(self.path, f"it can't be created: {_message(error)}") from None
+        with told(self.path, "it can't be created"):
+            try:
+                write_new(self.path, b"", durable=False)
+            except FileExistsError:
+                return False
         return True
 
     def clear(self) -> None:
         """Remove the file and its rollback journal."""
-        try:
+        with told(self.path, "its incomplete plan can't be removed"):
             self.path.unlink()
             self.path.with_name(self.path.name + "-journal").unlink(missing_ok=True)
-        except OSError as error:
-            raise run_file_error(self.path, f"its incomplete plan can't be removed: {_message(error)}") from None
 
     def drop(self) -> None:
         """Clear after an error, which says more than another one would."""
         with suppress(RunFileError):
             self.clear()
-
-
-def _message(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or str(error)
 
 
 class RunFile:
