@@ -105,7 +105,7 @@ class LoopThread:
     def __init__(self, close: Close) -> None:
         self._close = close
         #: Closed after that, the last one first.
-        self.closing_last = contextlib.AsyncExitStack()
+        self.closing_last: contextlib.AsyncExitStack = contextlib.AsyncExitStack()
         # Submitted calls that are not done.
         self._calls: set[ThreadCall[Any]] = set()
         #: True once the shutdown has begun. Set in the loop.

@@ -414,12 +414,10 @@ def _send_run(
             mode = options.progress
         sending = _send(pushsdk.AsyncPushClient(**settings), begin, options.run_options(), mode, command)
         try:
-            result, interrupted = asyncio.run(sending)
+            result, interrupted = asyncio.run(sending) or (_report_of_cancelled(run), True)
         except pushsdk.RunPlanError as error:
             excluded = f", unless you --exclude {run}"
             raise usage_error(text_of(error, resume=command, earlier_run=excluded)) from None
-    if result is None:
-        result = _report_of_cancelled(run)
     _print_counts(result, json=options.json, left=users)
     if not (interrupted or result.planned or result.stopped):
         _remove(run)  # it would only refuse the next try
@@ -510,7 +508,8 @@ def _report_of_cancelled(run: Path) -> pushsdk.BroadcastReport:
 
 async def _send(
     client: pushsdk.AsyncPushClient, start: Start, run_options: dict[str, Any], mode: ProgressMode, command: str
-) -> tuple[pushsdk.BroadcastReport | None, bool]:
+) -> tuple[pushsdk.BroadcastReport, bool] | None:
+    """Return the report on the run, and if a signal stopped it; None if a second signal cancelled it."""
     last_words = f"ended; to continue, run the same command again, or:  {command}"
     with interruptible(last_words) as stop, progress(mode) as show:
         try:
@@ -518,8 +517,8 @@ async def _send(
                 result = await start(client, {**run_options, "on_progress": show, "stop": stop})
             finally:
                 await client.aclose(drain=0)
-        except asyncio.CancelledError:  # only the second signal cancels
-            return None, True
+        except asyncio.CancelledError:
+            return None
     return result, stop.is_set()
 
 

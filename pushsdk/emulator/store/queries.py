@@ -104,8 +104,7 @@ class Store:
             return db.execute(query, values).fetchall()
 
     def _first(self, query: str, *values: object) -> Any:
-        with self.open().reading() as db:
-            return db.execute(query, values).fetchone()
+        return next(iter(self._all(query, *values)), None)
 
     # Inboxes
 
