@@ -176,7 +176,7 @@ def test_a_command_reaches_the_service_and_the_verdict_goes_to_stderr():
 
 def test_each_command_beside_a_store_has_the_same_key_and_others_find_it_by_its_profile(tmp_path):
     words = "--store", tmp_path / "kept", "--", *COMMAND, *split("send ann --title Hello --profile emulator")
-    assert run_exec(*words).out == "accepted: 1 user\n"
+    run_exec(*words)
     assert run_exec(*words).err.endswith("accepted 2 pushes to 1 user and 0 campaigns; 1 user got more than one push\n")
 
 

@@ -31,8 +31,6 @@ T = TypeVar("T")
 _LOCATIONS = "sqlite:PATH, redis://HOST, postgresql://HOST/DATABASE or s3://BUCKET/PREFIX"
 _WHOLE = 64  # digits
 NAME = re.compile(rf"[0-9a-f]{{{NAME_DIGITS},{_WHOLE}}}")
-_UNSENT = "not sent: the next delivery sends"
-_DEAD = "in doubt: its process died, or could not write the outcome"
 _RELEASED = (
     UserState.PENDING,
     "Release",
@@ -43,10 +41,8 @@ _SETTLED = (
     "Settle",
     "The next delivery succeeds without a push, and users who were not pushed before never get it.",
 )
-_IN_DOUBT = "nearly all jobs in doubt had been pushed; see: pushsdk docs idempotency#claims-of-dead-processes"
 Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
 Keys = Annotated[Sequence[str], Parameter(negative=(), help="Select the job of this idempotency key. Repeatable.")]
-OpenKeys = Annotated[Sequence[str], Parameter(negative=(), help="Name the claimed jobs of these keys. Repeatable.")]
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
 
 
@@ -85,7 +81,11 @@ class StoreOptions:
 
 
 def list_claims(
-    *, store: StoreOptions, key: OpenKeys = (), older_than: OlderThan = None, json: JsonLines = False
+    *,
+    store: StoreOptions,
+    key: Annotated[Sequence[str], Parameter(negative=(), help="Name the claimed jobs of these keys. Repeatable.")] = (),
+    older_than: OlderThan = None,
+    json: JsonLines = False,
 ) -> int:
     """List the sends with claimed users, oldest first: in flight, from a dead process, or with an unknown outcome."""
     sends, names = _claimed(store, older_than), _names((), key)
@@ -138,7 +138,7 @@ def _advise(sends: Sequence[ClaimedSend], store: StoreOptions) -> None:
         defaults = {"claims": os.environ.get("PUSHSDK_CLAIMS"), **vars(StoreOptions)}
         given = {name: value for name, value in vars(store).items() if value != defaults[name]}
         line = "claims", "release", "--accepted", in_doubt[0].key[:NAME_DIGITS]
-        warn(_IN_DOUBT)
+        warn("nearly all jobs in doubt had been pushed; see: pushsdk docs idempotency#claims-of-dead-processes")
         warn(f"if the push arrived:  {command_line(line, given)}  (without --accepted, the next delivery pushes again)")
 
 
@@ -162,9 +162,10 @@ def _show(digest: str, claim: Claim, *, json: bool = False, given: str = "") -> 
         return
     key = f" ({given})" if given.startswith("--key") else ""
     say(f"{digest}{key}, claimed {duration(age)} ago at {claimed_at}")
-    claimed = _in_flight(record.sending_until) or _DEAD
+    claimed = _in_flight(record.sending_until) or "in doubt: its process died, or could not write the outcome"
     print_figures(
-        (status.state, f"{users:,}", reason_of(status, _UNSENT, claimed=claimed), "") for users, status in rows
+        (status.state, f"{users:,}", reason_of(status, "not sent: the next delivery sends", claimed=claimed), "")
+        for users, status in rows
     )
 
 
