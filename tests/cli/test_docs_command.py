@@ -124,7 +124,7 @@ def test_an_anchor_shows_its_section_with_the_sections_in_it(command, tmp_path):
     assert command("docs retries#else").err == f"pushsdk: retries has no section 'else'. It has: {sections}\n"
 
 
-@pytest.mark.parametrize("topic", ["retrys", "tries"])
+@pytest.mark.parametrize("topic", ["retrys", "tries", "pushsdk/docs/retries.md"])
 def test_a_topic_that_is_nearly_a_name_shows_its_page(command, topic):
     assert command("docs", topic) == (0, PAGES["retries"], "")
 

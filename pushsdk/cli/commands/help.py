@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     Topic = Literal[tuple(guide.names())] | str  # pydantic, if it is loaded, checks the choices
 
-_MOST_RESULTS, _WIDTH = 20, 120
+_MOST_RESULTS = 20
 
 
 def docs(
@@ -46,7 +46,7 @@ def docs(
     if search is not None:
         return _print_results(" ".join(search))
     word, _, anchor = topic.lower().partition("#")
-    name = _page_with(word.removesuffix(".md"))
+    name = _page_with(os.path.basename(word).removesuffix(".md"))
     if name is None:
         warn(f"no page has the name {topic!r}; these are the sections about it, --list lists the pages")
         return _print_results(topic)
@@ -71,7 +71,7 @@ def _list_pages() -> int:
 def _print_results(search: str) -> int:
     results = find_sections(search)
     for result in results[:_MOST_RESULTS]:
-        say(textwrap.shorten(": ".join(result), _WIDTH, placeholder=" ..."))
+        say(textwrap.shorten(": ".join(result), 120, placeholder=" ..."))
     if len(results) > _MOST_RESULTS:
         say(f"... and {len(results) - _MOST_RESULTS:,} more; another word narrows the search")
     if not results:
@@ -82,10 +82,8 @@ def _print_results(search: str) -> int:
 def _page_with(word: str) -> str | None:
     """Return the page with this name, or else the one page whose name contains the word or is nearly the word."""
     pages = guide.names()
-    close = [page for page in pages if word in page]
-    if word in pages or len(close) == 1:
-        return word if word in pages else close[0]
-    return near_word(word, pages, 0.75)
+    close = [word] if word in pages else [page for page in pages if word in page]
+    return close[0] if len(close) == 1 else near_word(word, pages, 0.75)
 
 
 def _section_of(page: str, sections: dict[str, str], anchor: str) -> str:
