@@ -35,8 +35,11 @@ class _Answers:
 class _Refusals:
     """A score that refusals raise and starts lower, and how many requests were accepted."""
 
+    score = 0.0
     #: The longest pause that was asked for since the last cut.
     pause = 0.0
+    #: The gap before a cut for which no rate was known: accepted requests lead back to it.
+    lost = 0.0
     #: Requests accepted since the last cut, or since others wait without a break; the same, if all had been sent at the
     #: present rate.
     accepted = 0
@@ -46,45 +49,44 @@ class _Refusals:
     #: True if the service itself has accepted or refused a request.
     answered = False
 
-    def __init__(self, at: float, since: float, *, waited: float = 0.0, trust: float = 1.0) -> None:
-        #: The last cut.
-        self.at = at
-        #: The first refusal since the score was zero.
-        self.since = since
+    def __init__(self, at: float, *, waited: float = 0.0, trust: float = 1.0, skip: int = 0) -> None:
+        #: The last cut; the first refusal since the score was zero; the time from which ``accepted`` is counted.
+        self.at = self.since = self._counted = at
         #: The pause after the last cut.
         self.waited = waited
-        #: How well the rate is known: 1 if ``FEWEST`` accepted requests told it, else it climbs sooner.
+        #: How well the rate is known: 1 if ``FEWEST`` accepted requests and a long run told it, else it climbs sooner.
         self.trust = trust
-        self.score = 0.0
-        #: The gap before a cut for which no rate was known: accepted requests lead back to it.
-        self.lost = 0.0
-        # ``accepted`` is counted from here on. Moved by pauses.
-        self._counted = at + waited
+        #: Requests that were in flight at the last cut: their refusals say nothing about the rate since.
+        self.skip = skip
 
     def count(self, now: float, *, ok: bool, waits: bool) -> None:
         """Count the end of a request. If no other waits, the accepted ones tell the demand, not the service's rate."""
+        if self.skip:
+            self.skip -= 1
         self.answered |= ok
         self.recently += ok
         self.accepted += ok
         self.projected += ok
-        if not waits:
-            self.accepted, self.projected, self._counted = 0, 0.0, max(self._counted, now)
+        if not waits and not self.pause:
+            self.accepted, self.projected, self._counted = 0, 0.0, now
 
     def guess(self, now: float, gap: float) -> None:
         """Note a cut from this gap without a known rate: while others waited, not one request was accepted."""
         self.lost = self.lost or gap
-        self.at = self.since = now
+        self.at = self.since = self._counted = now
         self.score = EVENT / 2
         self.waited, self.pause = self.pause, 0.0
-        self._counted += self.waited
 
-    def rate(self, now: float, shortest: float) -> float:
-        """Return how many requests per second the service accepts."""
-        run = max(shortest, now - self._counted)
-        # A pause is asked for at once, so the climb tells; and the last pause may have filled a quota, or not.
-        mean = (self.projected if self.pause else self.accepted) / math.sqrt(run * (run + self.waited))
+    def rate(self, now: float, shortest: float) -> tuple[float, float]:
+        """Return how many requests per second the service accepts, and how sure that is, from 0 to 1."""
+        run = max(shortest, (self.since if self.pause else now) - self._counted)
+        # A pause, or an idle time before the first, may have filled a quota, or not.
+        longest = run + max(self.waited, self.pause)
+        # A pause is asked for at once, so the climb tells, unless a quota was used up meanwhile.
+        projected = self.projected if self.pause else self.accepted
+        mean = math.sqrt(self.accepted * projected / (run * longest))
         # The first is too low after a climb, the second if the service counts by the second, or longer.
-        return max(mean, self.recently / max(shortest, now - self.since))
+        return max(mean, self.recently / max(shortest, now - self.since)), run / longest
 
 
 class AdaptiveLimit:
@@ -107,11 +109,13 @@ class AdaptiveLimit:
         self._measure_at, self._period = math.inf, 1.0
         # Seconds that the last measurement took.
         self._took = 0.0
-        self._refusals = _Refusals(now, now)
+        self._refusals = _Refusals(now)
         self._window = _Answers(now, now + SHORTEST, skip=0, need=FEWEST)
 
     def started(self, now: float) -> None:
-        """Count a request that takes a slot."""
+        """Count a request that takes a slot. The first after a pause goes at the new rate."""
+        if self._refusals.pause:
+            self._cut(now)
         self.in_flight += 1
         # Not when it is accepted: while the limit rises, strays are back before as many other answers.
         if 0.0 < self._refusals.score < EVENT:
@@ -140,8 +144,8 @@ class AdaptiveLimit:
             self._measure(now)
         elif window.skip:
             window.skip, window.began, window.ends = window.skip - 1, now, now + self._round()
-        elif refusals.score >= EVENT and now >= window.ends:
-            if refusals.pause or now >= refusals.since + 2.0 * self._round():
+        elif refusals.score >= EVENT:
+            if not refusals.pause and now >= refusals.since + 2.0 * self._round():
                 self._cut(now)
         elif (
             seconds is not None
@@ -183,7 +187,7 @@ class AdaptiveLimit:
         """
         refusals = self._refusals
         refusals.answered |= answered
-        if not self._window.skip:
+        if not refusals.skip:
             if not refusals.score:
                 refusals.since, refusals.recently = now, 0
             refusals.score += EVENT if pause else 1.0
@@ -196,13 +200,13 @@ class AdaptiveLimit:
         """Lower the rate to what was accepted, and the limit to the slots that the rate needs."""
         refusals, gap, limit = self._refusals, max(self.gap, self._least_gap()), float(self.limit)
         if not refusals.answered:  # nothing listens: fewer requests would not help
-            self._refusals = _Refusals(refusals.at, now)
+            self._refusals = _Refusals(refusals.at)
             return
         if refusals.accepted:
-            share = gap * refusals.rate(now, self._round()) * (1.0 - STEADY / 2)
-            self.gap = min(1.0, gap / max(LEAST, min(1.0 - STEADY, share)))
-            trust = min(1.0, refusals.accepted / FEWEST) ** 1.5
-            self._refusals = _Refusals(now, now, waited=refusals.pause, trust=trust)
+            rate, sureness = refusals.rate(now, self._round())
+            self.gap = min(1.0, gap / max(LEAST, min(1.0 - STEADY, gap * rate * (1.0 - STEADY / 2))))
+            trust = min(1.0, refusals.accepted / FEWEST) ** 1.5 * sureness
+            self._refusals = _Refusals(now, waited=refusals.pause, trust=trust, skip=self.in_flight)
             needed = self._known() / self.gap
             limit = min(limit, needed * (1.0 + STEADY) + ROOM * math.sqrt(needed))
         else:  # an outage, a quota is used up for now, or nothing waits: that says nothing about the limit
