@@ -50,14 +50,6 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
     """If the calls' keys differ, and so the request ends as REKEYED: the keys by ``ask``; None for a call that needs no
     other attempt."""
 
-    is_claiming: bool = False
-    """True while the users of an attempt are claimed."""
-
-    @property
-    def is_in_flight(self) -> bool:
-        """True while an attempt may reach the service, so the users can't leave."""
-        return self.is_claiming or (self.flight is not None and self.flight.sent is not None)
-
     @property
     def is_collapsible(self) -> bool:
         return self.options.policy.unknown == "retry_if_collapsible" and wire.is_collapsible(self.content.message)
@@ -67,13 +59,9 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
         return isinstance(self.key, NoKey) or bool(self.owner.drop_late(self))
 
     async def claim_in_time(self) -> bytes | None:
-        body = self.body if self.has_time() else None
-        if body is not None and self.claim is not None:
-            self.is_claiming = True
-            try:
-                body = await super().claim_in_time()
-            finally:
-                self.is_claiming = False
+        if not self.has_time():
+            return None
+        body = self.body if self.claim is None else await super().claim_in_time()
         if body is not None:
             self.owner.note_sent(self)
         return body
@@ -246,7 +234,9 @@ class BatchSender:
             return unit.call in calls
 
         for request in batch.requests:
-            if not request.is_in_flight:
+            if request.flight is None or request.flight.sent is None:
+                if request.claim is not None:
+                    request.claim.leave(calls)
                 self._drop(request, is_late)
         for splitter in batch.splitters:
             splitter.narrow(partial(self._in_time, is_late))

@@ -48,7 +48,7 @@ class ClaimRequest(msgspec.Struct, eq=False, gc=False):
     error: Exception | None = None
     refusals: int = 0
     withdrawn: bool = False
-    """True if the caller has been cancelled: claimed users are released."""
+    """True if the call has left: claimed users are released."""
 
 
 class ClaimEntry(msgspec.Struct, eq=False):

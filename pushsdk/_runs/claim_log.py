@@ -75,12 +75,15 @@ class ClaimLog:
         self._forget(entry)
 
     async def claim(self, requests: Sequence[ClaimRequest]) -> None:
-        """Make claims in one write. Afterwards each request is ``done``, with its claimed users or its error."""
+        """Make claims in one write. Afterwards each request is ``done``, with its claimed users or its error.
+
+        Requests that are withdrawn meanwhile are not waited for.
+        """
         for request in requests:
             request.entry.requests.append(request)
             self._enqueue(request.entry)
         self._wake.set()
-        while not all(request.done for request in requests):
+        while not all(request.done or request.withdrawn for request in requests):
             await asyncio.wait([self._wrote])
 
     def settle(self, entry: ClaimEntry, ranges: Ranges, status: UserStatus) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Set
 from typing import Any, TypeVar
 
 import msgspec
@@ -187,10 +187,12 @@ class KeyedClaim:
         Returns the part and the body to send, without the users whose claim was refused. The body is None if nothing is
         to be sent.
         """
-        claims = self._claims = [(unit, self._request(unit)) for unit in part.units]
-        await self._log.claim([request for _, request in claims])
+        self._claims = [(unit, self._request(unit)) for unit in part.units]
+        await self._log.claim([request for _, request in self._claims])
         self._claims = [
-            (claimed, request) for unit, request in claims if (claimed := self._claimed_part(unit, request)) is not None
+            (claimed, request)
+            for unit, request in self._claims
+            if (claimed := self._claimed_part(unit, request)) is not None
         ]
         part = BatchPart.of([unit for unit, _ in self._claims], part.history)
         return part, push_body(part.ids, self._content.message, self._content.custom_fields) if part.units else None
@@ -211,6 +213,13 @@ class KeyedClaim:
                 request.entry.withdraw(request)
                 unit.call.claims.error = claim_error(None)
         self._verdict = verdict
+
+    def leave(self, calls: Set[Call]) -> None:
+        """Release the users in calls that leave the request before its first byte."""
+        claims = self._claims
+        self._claims = [claim for claim in claims if claim[0].call in calls]
+        self.settle(self._verdict)
+        self._claims = [claim for claim in claims if claim[0].call not in calls]
 
     def _request(self, unit: Call | CallPart) -> ClaimRequest:
         keyed: KeyedCall = unit.call.claims

@@ -166,14 +166,14 @@ async def test_the_number_of_unwritten_outcomes_is_limited(monkeypatch):
 
 
 @virtual
-async def test_a_merged_call_that_expires_during_its_claim_stays_in_the_request():
+async def test_a_merged_call_that_expires_during_its_claim_is_not_sent():
     claims = ShakyClaims(add=["slow"])
     async with delivering(claims=claims, batching=Batching(linger=3.0), timeout=3.5) as (service, _, client):
         early = asyncio.create_task(deliver(client, "early", idempotency_key="a"))
         await asyncio.sleep(2.9)
         assert isinstance(await deliver(client, "later", idempotency_key="b"), Receipt)
-        assert type(await early) is OutcomeUnknownError
-    assert (service.users(), claims.states()) == ({"early": 1, "later": 1}, [[ACCEPTED], [ACCEPTED]])
+        assert str(await early) == f"not sent: {LATE}"
+    assert (service.users(), claims.states()) == ({"later": 1}, [[OPEN], [ACCEPTED]])
 
 
 @virtual
