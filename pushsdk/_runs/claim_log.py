@@ -260,9 +260,7 @@ def claim_error(why: Exception | None) -> PushError:
         return copy(why)  # one per caller
     if why is None:
         return ClaimStoreError("not sent: the claim store did not answer within the call's timeout")
-    error = ClaimStoreError(f"not sent: {store_failure(why)}")
-    error.__cause__ = why
-    return error
+    return ClaimStoreError(f"not sent: {store_failure(why)}")
 
 
 def store_failure(why: Exception) -> str:

@@ -17,7 +17,6 @@ from pushsdk._core.error_mapping import conclude
 from pushsdk._core.errors import (
     NotSentError,
     OutcomeUnknownError,
-    PushError,
     ValidationError,
     warn_caller,
 )
@@ -103,9 +102,8 @@ class KeyedCall:
         self.entry = entry
         #: The users by position, sorted.
         self.users = users
-        #: True once a claim was tried; the last claim's error. Set by ``KeyedClaim``.
-        self.has_asked = False
-        self.error: PushError | None = None
+        #: The last claim that was tried. Set by ``KeyedClaim``.
+        self.asked: ClaimRequest | None = None
 
     async def send(self, call: Call, content: Content) -> Receipt:
         """Send the call, and wait until its outcome is in the store."""
@@ -125,13 +123,12 @@ class KeyedCall:
         try:
             return await self._engine.queue.send(call, content)
         except NotSentError as error:
-            if self.error is not None:
-                is_unclaimed = True
-                # Breaks a cycle: the exception holds this frame, and the frame holds the keyed call.
-                failure, self.error = self.error, None
-                raise failure from failure.__cause__
-            if not self.has_asked and self._engine.loop.time() < call.deadline:
+            asked = self.asked
+            if asked is None and self._engine.loop.time() < call.deadline:
                 return await self._reported(call, self._recorded(call, error))
+            if asked is not None and (asked.withdrawn or asked.error is not None):
+                is_unclaimed = True
+                raise claim_error(asked.error) from asked.error
             raise
         finally:
             # If the claim failed, the caller does not wait for the same store again.
@@ -206,12 +203,11 @@ class KeyedClaim:
         if len(claims) > 1:
             verdict = msgspec.structs.replace(verdict, shared=True)
         status = idempotency.status_after(verdict)
-        for unit, request in claims:
+        for _, request in claims:
             if request.done:
                 self._log.settle(request.entry, request.claimed, status)
             else:
                 request.entry.withdraw(request)
-                unit.call.claims.error = claim_error(None)
         self._verdict = verdict
 
     def leave(self, calls: Set[Call]) -> None:
@@ -223,17 +219,16 @@ class KeyedClaim:
 
     def _request(self, unit: Call | CallPart) -> ClaimRequest:
         keyed: KeyedCall = unit.call.claims
-        keyed.has_asked, keyed.error = True, None
         sending_until = time.time() + self._deadline - asyncio.get_running_loop().time()
         resends = self._verdict.outcome is Outcome.UNKNOWN
-        return ClaimRequest(keyed.entry, keyed.ranges(unit.users), resends, sending_until)
+        keyed.asked = ClaimRequest(keyed.entry, keyed.ranges(unit.users), resends, sending_until)
+        return keyed.asked
 
     def _claimed_part(self, unit: Call | CallPart, request: ClaimRequest) -> Call | CallPart | None:
         """Return a unit's claimed part, None if empty. Settle its other users as recorded."""
         call = unit.call
         keyed: KeyedCall = call.claims
         if request.error is not None:
-            keyed.error = claim_error(request.error)
             self._pending.settle(call, unit.users, msgspec.structs.replace(self._verdict, failure=Failure.UNCLAIMED))
             return None
         claimed = [user for start, stop in request.claimed for user in keyed.users[start:stop]]

@@ -92,8 +92,7 @@ class PlanLog:
             chunk.entry, ((users.start, users.stop),), sending_until=time.time() + self._seconds
         )
         await self._claims.claim([claim])
-        if claim.error is not None:
-            chunk.error = claim_error(claim.error)
+        chunk.error = chunk.error or claim.error
         claimed = sum([stop - start for start, stop in claim.claimed])
         return claimed, request.ids if claimed == users.users else chunk.ids(claim.claimed)
 
@@ -217,7 +216,7 @@ class PlanSender:
             await self._claims.written(entry, self._claims.deadline())
             if chunk.pending() and entry.error is not None and not entry.is_written:
                 # In the store these users are still claimed: reporting them as NOT_SENT would be wrong.
-                raise claim_error(entry.error)
+                raise claim_error(entry.error) from entry.error
         except Exception as error:  # noqa: BLE001 - another payload, ClaimStoreError or a bug, raised to the caller
             self._fail(error, chunk.prepared)
         else:
@@ -237,7 +236,7 @@ class PlanSender:
             await self._send_ranges(chunk, ranges)
             self._is_resumed |= entry.others is not None
             if chunk.error is not None:
-                raise chunk.error
+                raise claim_error(chunk.error) from chunk.error
             if not chunk.pending():
                 # The write shows the users whose claim another process withdrew.
                 await self._claims.written(entry, self._claims.deadline())
