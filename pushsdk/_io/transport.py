@@ -9,6 +9,7 @@ import math
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -189,9 +190,8 @@ def _verifying() -> ssl.SSLContext:
 
 def _is_proxied(session: Session, url: URL) -> bool:
     """Return True if the session would send a plain http request by a proxy: its own, or the environment's."""
-    if session._default_proxy is not None:
-        return True
-    return session.trust_env and "http" in getproxies() and not proxy_bypass(url.host or "")
+    by_environment = session.trust_env and "http" in getproxies() and not proxy_bypass(url.host or "")
+    return by_environment or session._default_proxy is not None
 
 
 def _split_login(proxy: Secret) -> tuple[URL, dict[str, str]]:
@@ -226,12 +226,10 @@ def check_session(session: object) -> None:
 
 def check_host(name: str, url: str | Secret) -> None:
     """Raise ConfigurationError if aiohttp can't parse a URL that the core has checked: its ``xn--`` host is broken."""
-    try:
-        is_valid = URL(Secret.of(url).reveal()).host is not None
-    except ValueError:
-        is_valid = False
-    if not is_valid:
-        raise ConfigurationError(f"{name} must have a valid host name: what follows xn-- can't be decoded")
+    with suppress(ValueError):
+        if URL(Secret.of(url).reveal()).host is not None:
+            return
+    raise ConfigurationError(f"{name} must have a valid host name: what follows xn-- can't be decoded")
 
 
 def check_ssl(context: ssl.SSLContext | None) -> None:

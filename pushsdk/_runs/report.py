@@ -259,8 +259,9 @@ def read_report(run: AnyPath) -> BroadcastReport:
 
 def _sum(reports: Sequence[BroadcastReport], folder: Path) -> BroadcastReport:
     """Return the report on a folder: its reason for an early end is the worst one in a file."""
-    fields = BroadcastReport.__struct_fields__
-    whole = BroadcastReport(**{name: _combined([getattr(report, name) for report in reports]) for name in fields})
+    whole = BroadcastReport(
+        **{name: _combined([getattr(report, name) for report in reports]) for name in BroadcastReport.__struct_fields__}
+    )
     # A file that was stopped with its last request is complete.
     stopped = [report for report in reports if report.stopped_by and whole.not_sent]
     worst = min(stopped, key=lambda report: get_args(StopCause).index(report.stopped_by), default=BroadcastReport())

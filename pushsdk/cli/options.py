@@ -107,7 +107,7 @@ def quoted(title: str) -> str:
 
 def confirm(action: Callable[[], str], settings: ClientSettings, *, yes: bool) -> None:
     """Ask before a request goes to another machine, directly or through a proxy, unless ``yes`` is set."""
-    urls = [settings["base_url"], *filter(None, [settings.get("proxy")])]
+    urls = filter(None, (settings["base_url"], settings.get("proxy")))
     local = all(is_loopback(urlsplit(Secret.of(url).reveal()).hostname or "") for url in urls)
     if not (yes or local):
         ask(f"{action()} at {settings['base_url']}?", declined="nothing was sent")

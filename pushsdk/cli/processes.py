@@ -139,12 +139,12 @@ def _exit_code(code: int) -> int:
 
 def _totals(states: Collection[Progress]) -> Iterator[Progress]:
     """Yield the sum, again and again, with the trouble of one process that has any."""
-    pace = Pace(time.monotonic(), sum([state.not_sent for state in states]))
+    pace = Pace(time.monotonic(), sum(state.not_sent for state in states))
     while True:
         stage = max([state.stage for state in states], key=_STAGES.index)
         trouble = max([state.trouble for state in states], key=bool)
-        paused = max([state.paused for state in states])
-        sums = {name: sum([getattr(state, name) for state in states]) for name in (*_COUNTS, "in_flight", "requests")}
+        paused = max(state.paused for state in states)
+        sums = {name: sum(getattr(state, name) for state in states) for name in (*_COUNTS, "in_flight", "requests")}
         yield pace.progress(time.monotonic(), stage=stage, trouble=trouble, paused=paused, **sums)
 
 

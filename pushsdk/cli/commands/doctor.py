@@ -131,7 +131,7 @@ def doctor(*, json: JsonLines = False, options: CallOptions = CallOptions()) -> 
     console = Console(highlight=False, soft_wrap=True)
     failed = False
     for finding in _findings(options.given()):
-        failed = failed or finding.state == "fail"
+        failed |= finding.state == "fail"
         if json:
             print_json(finding)
         else:

@@ -41,7 +41,7 @@ from pushsdk.cli.files import DryRun, MessageOptions, has_users, open_users, pri
 from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.options import Flag, Json, JsonLines, ServiceOptions, Yes, command_line, confirm, quoted, title_of
 from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
-from pushsdk.cli.processes import send_folder, waiting_processes
+from pushsdk.cli.processes import Children, send_folder, waiting_processes
 from pushsdk.cli.settings import ClientSettings, listed
 from pushsdk.cli.terminal import duration, print_json, say, warn
 
@@ -60,7 +60,8 @@ UserSource = Annotated[
     ),
 ]
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
-Speed = Annotated[float | None, Parameter(validator=Number(gt=0, lt=1e9))]
+_POSITIVE = Parameter(validator=Number(gt=0, lt=1e9))
+Speed = Annotated[float | None, _POSITIVE]
 # cyclopts would round 2.7.
 Whole = Annotated[int | None, Parameter(converter=lambda _, given: int(given[0].value), validator=Number(gte=1))]
 Format = Annotated[Literal["table", "csv", "json"], Parameter(name="--format")]
@@ -140,7 +141,7 @@ class ResumeOptions:
     """Stop if more than this share of the last settled users was rejected."""
     max_unknown: Share = 0.25
     """Stop if more than this share of the last settled users has an unknown outcome."""
-    max_outage: Annotated[float, Parameter(validator=Number(gt=0, lt=1e9))] = 600.0
+    max_outage: Annotated[float, _POSITIVE] = 600.0
     """Stop after this many seconds without an accepted user."""
     no_stop_policy: Flag = False
     """Don't stop early, unless the Api-Key is refused."""
@@ -155,17 +156,16 @@ class ResumeOptions:
 
     def run_options(self) -> dict[str, Any]:
         """Return the run options, for the client."""
-        bounds = ("max_rejected", "max_unknown", "max_outage")
-        if self.no_stop_policy and any(getattr(self, name) != getattr(type(self), name) for name in bounds):
-            raise usage_error("--no-stop-policy can't be used with --max-rejected, --max-unknown or --max-outage")
-        stop_policy = pushsdk.StopPolicy(
-            rejected=self.max_rejected, unknown=self.max_unknown, max_outage=self.max_outage
-        )
+        policy = pushsdk.StopPolicy(rejected=self.max_rejected, unknown=self.max_unknown, max_outage=self.max_outage)
+        if self.no_stop_policy:
+            if policy != pushsdk.StopPolicy():
+                raise usage_error("--no-stop-policy can't be used with --max-rejected, --max-unknown or --max-outage")
+            policy = pushsdk.StopPolicy.off()
         return {
             "on_unknown": self.on_unknown,
             "limit": self.limit,
             "not_after": self.not_after and _moment(self.not_after),
-            "stop_policy": pushsdk.StopPolicy.off() if self.no_stop_policy else stop_policy,
+            "stop_policy": policy,
             "durable": self.durable,
         }
 
@@ -187,7 +187,8 @@ def _moment(text: str) -> datetime:
     # Not a day alone, which would mean its first moment.
     moment = None
     with suppress(ValueError):
-        moment = datetime.fromisoformat(day + text).astimezone() if ":" in text else None
+        if ":" in text:
+            moment = datetime.fromisoformat(day + text).astimezone()
     if moment is None:
         raise usage_error("--not-after must be a time such as 18:00 or 2026-11-29T18:00+01:00")
     if moment <= datetime.now(UTC):
@@ -348,8 +349,8 @@ def broadcast(
             return await client.send_each(requests, **run_options)
         return await client.broadcast(audience, message, custom_fields=fields, dedupe=dedupe, **run_options)
 
-    title, given = title_of(message), service.given()
-    return _send_run(start, run, options, settings, given, users, lambda: f"Push{quoted(title)} to {target()}")
+    title = quoted(title_of(message))
+    return _send_run(start, run, options, settings, service.given(), users, lambda: f"Push{title} to {target()}")
 
 
 def _print_dry_run(counts: _Counts, audience: Audience, base_url: str, *, json: bool) -> None:
@@ -384,7 +385,7 @@ def resume(
     users = options.users_left(result)
 
     async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
-        return await client.resume(run / PLAN if run.is_dir() else run, **run_options)
+        return await client.resume(_plan_of(run), **run_options)
 
     action = f"Push{quoted(result.title)} to {count(users, 'more user')} of {run}{_in_requests(users)}"
     return _send_run(start, run, options, service.settings(), service.given(), users, lambda: action)
@@ -419,9 +420,8 @@ def _send_run(
             excluded = f", unless you --exclude {run}"
             raise usage_error(text_of(error, resume=command, earlier_run=excluded)) from None
     _print_counts(result, json=options.json, left=users)
-    if not (interrupted or result.planned or result.stopped):
-        _remove(run)  # it would only refuse the next try
-        raise _no_users(result.excluded)
+    if not interrupted:
+        _remove_empty(result, run)
     unlisted = result.reasons.get(Failure.NOT_LISTED, 0) if settings["only_users"] else 0
     _print_next_steps(result, run, command, unlisted=unlisted)
     if result.planned and users == 0:
@@ -430,10 +430,18 @@ def _send_run(
     return _exit_code(result, interrupted=interrupted)
 
 
-def _remove(run: Path) -> None:
-    (run / PLAN if run.is_dir() else run).unlink()
+def _remove_empty(result: pushsdk.BroadcastReport, run: Path) -> None:
+    """Remove a run that has no user, and raise a usage error: the file would only refuse the next try."""
+    if result.planned or result.stopped:
+        return
+    _plan_of(run).unlink()
     with suppress(OSError):
         run.rmdir()
+    raise _no_users(result.excluded)
+
+
+def _plan_of(run: Path) -> Path:
+    return run / PLAN if run.is_dir() else run
 
 
 @contextmanager
@@ -444,7 +452,17 @@ def _in_processes(
     if options.processes is None and not run.is_dir():
         yield plan
         return
+    _check_folder(run)
     processes = options.processes or 1
+    limits = settings["limits"] or pushsdk.Limits()
+    # One process counts a limit exactly, and does not go on if it is killed.
+    most = 1 if options.limit else min(processes, limits.in_flight or processes)
+    with waiting_processes(0 if users == 0 else most) as children:
+        yield _Folder(run, plan, _FILES_PER_PROCESS * processes, settings, children).send
+
+
+def _check_folder(run: Path) -> None:
+    """Raise a usage error if the path is one run file, or a folder that can't take the run files."""
     if run.is_file():
         raise usage_error(
             f"{run} is one run file, for one process: leave out --processes; another --run pushes to all again"
@@ -452,13 +470,23 @@ def _in_processes(
     check_plan(run)
     if run.is_dir() and (why := folder_objection(run)):
         raise usage_error(f"{run}: {why}")
-    begun = time.time()
 
-    async def start(client: pushsdk.AsyncPushClient, given: dict[str, Any]) -> pushsdk.BroadcastReport:
-        started = time.monotonic()
+
+class _Folder(NamedTuple):
+    """A folder of run files, and the processes that send them."""
+
+    run: Path
+    plan: Start
+    parts: int
+    settings: ClientSettings
+    children: Children
+
+    async def send(self, client: pushsdk.AsyncPushClient, given: dict[str, Any]) -> pushsdk.BroadcastReport:
+        """Plan the run files, and have them sent."""
+        run, begun, started = self.run, time.time(), time.monotonic()
         with suppress(OSError):  # the error of the file in it says more
-            await asyncio.to_thread(run.mkdir, 0o700)
-        result = await plan(client, {**given, "parts": _FILES_PER_PROCESS * processes})
+            run.mkdir(0o700)
+        result = await self.plan(client, {**given, "parts": self.parts})
         show, stop = given.pop("on_progress"), given.pop("stop")
         if not result.planned or stop.is_set():
             with suppress(pushsdk.RunFileError):  # the plan is incomplete
@@ -466,35 +494,28 @@ def _in_processes(
                     pushsdk.read_report(run), stopped=result.stopped, stopped_by=result.stopped_by
                 )
             return result
-        with closing(Journal.open(run / PLAN, write=True)) as planned:
-            parts = [pushsdk.read_report(file) for file in planned_files(run, planned.header.parts)]
+        with closing(Journal.open(run / PLAN, write=True)) as plan:
+            files = [*map(pushsdk.read_report, planned_files(run, plan.header.parts))]
             code = await send_folder(
-                children, parts, settings, given, show, lambda: stop.is_set() or planned.stopped_by(begun)
+                self.children, files, self.settings, given, show, lambda: stop.is_set() or plan.stopped_by(begun)
             )
-            by = planned.stopped_by(begun)
+            by = plan.stopped_by(begun)
         if code > Exit.INCOMPLETE and not stop.is_set():
             raise CommandError("a process failed: see its error above", Exit(code))
         result = pushsdk.read_report(run)
         if by is not None:
             result = msgspec.structs.replace(result, stopped=f"{by} stopped it", stopped_by="asked")
-        now, seconds = result.accepted - sum([part.accepted for part in parts]), time.monotonic() - started
-        return msgspec.structs.replace(result, accepted_now=now, seconds=seconds)
-
-    limits = settings["limits"] or pushsdk.Limits()
-    # One process counts a limit exactly, and does not go on if it is killed.
-    most = 1 if options.limit else min(processes, limits.in_flight or processes)
-    with waiting_processes(0 if users == 0 else most) as children:
-        yield start
+        now = result.accepted - sum(file.accepted for file in files)
+        return msgspec.structs.replace(result, accepted_now=now, seconds=time.monotonic() - started)
 
 
 def _without_retry(settings: ClientSettings) -> ClientSettings:
     """Return the settings for a run, with advice if a retry policy is ignored."""
-    if settings["retry"] == pushsdk.RetryPolicy.safe():
-        return settings
-    warn(
-        "advice: a run does not use the setting retry: it retries throttled and unsent requests until --max-outage "
-        "ends it"
-    )
+    if settings["retry"] != pushsdk.RetryPolicy.safe():
+        warn(
+            "advice: a run does not use the setting retry: it retries throttled and unsent requests until "
+            "--max-outage ends it"
+        )
     return {**settings, "retry": None}
 
 
@@ -524,7 +545,7 @@ async def _send(
 
 def stop(run: RunFile, /) -> int:
     # Shells and cron set the variable, some containers don't.
-    ask_to_stop(run / PLAN if run.is_dir() else run, os.environ.get("LOGNAME", "somebody"))
+    ask_to_stop(_plan_of(run), os.environ.get("LOGNAME", "somebody"))
     say(f"{run} stops after the requests in flight")
     return Exit.DONE
 
@@ -708,5 +729,4 @@ def _print_next_steps(
 
 def _is_plan(result: pushsdk.BroadcastReport) -> bool:
     """Return True for a plan that was stopped: it can't be resumed, never ended, and sent nothing."""
-    never_ended = result.stopped and not result.ended and not Path(result.file).is_dir()
-    return bool(never_ended and result.not_sent == result.planned)
+    return bool(result.stopped) and not (result.ended or Path(result.file).is_dir() or result.not_sent < result.planned)
