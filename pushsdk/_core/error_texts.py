@@ -73,22 +73,25 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         return f"{_HEADS[self.verdict.outcome].replace(' ', '-')}-{cause}"
 
     def _cause(self) -> str:
-        """Return the reason, the request with its users, attempts and id, and the answer if it is to be shown."""
-        decisive, target, attempts = self.decisive, self.target, len(self.verdict.attempts)
-        request_id = _request_id_of(decisive)
-        details = (
-            (target and attempts, str(target)),
-            (target and self.users, count(self.users)),
-            (attempts > 1, f"{attempts} attempts"),
-            (request_id, request_id),
-        )
-        request = ", ".join([text for is_known, text in details if is_known])
+        """Return the reason, the request, and the answer if it is to be shown."""
+        decisive, target, request = self.decisive, self.target, self._request()
         # The standard phrase for the status: the service's phrase may quote a user.
         status, phrase = f"HTTP {decisive.status}", responses.get(decisive.status or 0, "")
         reason = decisive.reason.replace(status, f"{status} {phrase}".strip(), 1)
         shown = f" ({request})" if request else ""
         answer = f": {decisive.answer}" if target and target.shows_answers and decisive.answer else ""
         return f"{reason}{_redirect(decisive)}{shown}{answer}"
+
+    def _request(self) -> str:
+        """Return the request with its users, attempts and id, as far as there are any."""
+        target, attempts, request_id = self.target, len(self.verdict.attempts), _request_id_of(self.decisive)
+        details = (
+            (target and attempts, str(target)),
+            (target and self.users, count(self.users)),
+            (attempts > 1, f"{attempts} attempts"),
+            (request_id, request_id),
+        )
+        return ", ".join([text for is_known, text in details if is_known])
 
     def _end(self) -> str:
         """Return why the request was not retried, unless the last attempt says so; ``""`` if nothing ended the call."""

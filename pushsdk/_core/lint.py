@@ -220,11 +220,9 @@ def _near(shown: str) -> Callable[[str], _Found]:
 
 
 def _not_a_code(texts: Mapping[str, str]) -> _Found:
-    found = []
     for language in texts:
         if not _is_code(language):
-            found.append(((language,), "a language is a code, such as en or pt-BR"))
-    return found
+            yield (language,), "a language is a code, such as en or pt-BR"
 
 
 def _relative(url: str) -> _Found:
@@ -268,12 +266,9 @@ def _subtitle_language(node: LintNode) -> _Found:
 
 
 def _malformed_placeholder(texts: Mapping[str, str]) -> _Found:
-    found = []
     for language, text in texts.items():
-        problem = malformed_placeholder(text) if "{" in text or "}" in text else None
-        if problem:
-            found.append(((language,), problem))
-    return found
+        if ("{" in text or "}" in text) and (problem := malformed_placeholder(text)):
+            yield (language,), problem
 
 
 def _too_large(node: LintNode) -> _Found:
@@ -295,10 +290,11 @@ def _too_large(node: LintNode) -> _Found:
 def _payload(fields: Mapping[str, Any], language: str) -> int:
     """Return the bytes of the documented fields that a phone gets at least, of the platform with more."""
     texts = {name: fields[name].get(language) for name in TEXTS if name in fields}
-    sent = {name: value for name, value in {**fields, **texts}.items() if name in _MESSAGE_FIELDS}
-    platforms = [switch for switch in ("iosEnabled", "androidEnabled") if fields.get(switch, True)]
+    sent = {name: fields[name] for name in _MESSAGE_FIELDS & fields.keys()} | texts
     received = [
-        {name: value for name, value in sent.items() if PLATFORM.get(name, switch) == switch} for switch in platforms
+        {name: value for name, value in sent.items() if PLATFORM.get(name, switch) == switch}
+        for switch in ("iosEnabled", "androidEnabled")
+        if fields.get(switch, True)
     ]
     return max(map(len, map(_encode, received)), default=0)
 
