@@ -182,10 +182,12 @@ def test_the_commands_in_scripts_schedules_and_manifests_are_commands(monkeypatc
         app.parse_args(words, exit_on_error=False, print_error=False)
 
 
-@pytest.mark.parametrize(("name", "file", "first"), [("nightly-job", "night.sh", 0), ("idempotency", "orders.py", 2)])
-def test_what_a_page_says_to_try_ends_as_shown(monkeypatch, tmp_path, name, file, first):
+@pytest.mark.parametrize(
+    ("name", "file", "first", "last"), [("nightly-job", "night.sh", 0, 7), ("idempotency", "orders.py", 2, 7)]
+)
+def test_what_a_page_says_to_try_ends_as_shown(monkeypatch, tmp_path, name, file, first, last):
     monkeypatch.chdir(tmp_path)
-    program, *shown = page(name).blocks[first : first + 5]
+    program, *shown = page(name).blocks[first:last]
     Path(file).write_text(program.text)
     check_shown(shown, {"sleep 30": "", "--yes": "--yes --force", "8124": free_port()})
 

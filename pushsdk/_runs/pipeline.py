@@ -131,14 +131,10 @@ class Pipeline:
         """Say why users are left, if no failure does."""
         states = PENDING | IN_DOUBT if self._settings.on_unknown == "resend" else PENDING
         await self._log.flush()
-        reason = self._name_asker()
-        if reason is None and self._is_limited:
+        if self._name_asker() is None and self._is_limited:
             self.stopping.stop("limit", "the limit is reached: resume for the rest")
         elif not any(map(self._journal.states.count, states)):
             self.stopping.reason = None  # the run is complete all the same
-        elif reason is not None and reason.by == "not_after":
-            for positions in self._journal.ranges(PENDING):
-                self._log.settle(positions, UserStatus(UserState.PENDING, reason=reason.reason))
 
     def _name_asker(self) -> StopReason | None:
         """Name who left a stop mark: while a thread or another program had the file, nobody could read it."""

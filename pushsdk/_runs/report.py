@@ -24,6 +24,7 @@ from pushsdk._runs.folder import PLAN, run_files
 from pushsdk._runs.plan import ANOTHER_TEXT, MOST_ANSWERS, StopCause, StopReason
 from pushsdk._runs.run_file.file import RunFilePath, run_file_error, run_path
 from pushsdk._runs.run_file.journal import Journal, Row
+from pushsdk._runs.stopping import too_late
 
 COLUMNS = ("user_id", "outcome", "status", "reason")
 # A spreadsheet takes these for the start of a formula, or strips them to find one (OWASP, CSV injection).
@@ -221,6 +222,8 @@ class BroadcastError(PushError):
 def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | None = None) -> BroadcastReport:
     """Return the report on a journal. ``stop_reason`` is for a plan that was stopped: the journal has no record yet."""
     stop_reason, users = stop_reason or journal.notes.stop_reason, journal.outcomes()
+    if users[Outcome.NOT_SENT]:  # whatever stopped the run, a resume would not begin a request
+        stop_reason = too_late(journal.header.not_after) or stop_reason
     titles = msgspec.json.decode(journal.header.message or b"{}").get("title", {})
     return BroadcastReport(
         planned=journal.users,
@@ -231,9 +234,9 @@ def report_of(journal: Journal, *, run: Path | None, stop_reason: StopReason | N
         resent=journal.states.resent,
         duplicates=journal.duplicates,
         excluded=journal.excluded,
-        stopped=None if stop_reason is None else stop_reason.reason,
-        stopped_by=None if stop_reason is None else stop_reason.by,
-        run=None if run is None else str(run),
+        stopped=stop_reason.reason if stop_reason else None,
+        stopped_by=stop_reason.by if stop_reason else None,
+        run=str(run) if run else None,
         title=printable(next(iter(titles.values()), ""), 60),
         base_url=journal.header.base_url,
         source=journal.header.source,

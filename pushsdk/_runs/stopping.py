@@ -21,6 +21,14 @@ logger = logging.getLogger("pushsdk")
 StopEvent = asyncio.Event | threading.Event
 
 
+def too_late(end: datetime | None) -> StopReason | None:
+    """Return the reason to begin no request any more, if there is such a time and it is over."""
+    # The wall clock: the loop's stands still while the machine sleeps.
+    if end is None or datetime.now(UTC) < end:
+        return None
+    return StopReason("not_after", f"not to be sent after {end.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
+
+
 class SendingClock:
     """Seconds spent sending: the loop's clock, not counting times without a delivery or in a stopped process.
 
@@ -81,10 +89,8 @@ class Stopping:
         """Return True if a request may be begun now. Stop if it is too late, or if the caller's event is set."""
         if self._event is not None and self._event.is_set():
             self.stop("asked", "Ctrl-C, a signal or stop= ended it")
-        # The wall clock: the loop's stands still while the machine sleeps.
-        end = self._not_after
-        if end is not None and datetime.now(UTC) >= end:
-            self.stop("not_after", f"not to be sent after {end.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
+        if late := too_late(self._not_after):
+            self.stop(late.by, late.reason)
         return self.reason is None
 
     async def tick(self, report: Callable[[], object] = lambda: None) -> None:

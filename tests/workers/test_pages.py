@@ -69,7 +69,6 @@ def test_what_a_page_installs_is_what_its_tests_install():
         each for each in DOCUMENTS if any(re.search("_(service|jobs)", block.module or "") for block in each.blocks)
     ]
     lines = [line for each in pages for line in re.findall(r"^\$ pip install (.+)$", each.text, re.MULTILINE)]
-    assert len(lines) >= 5
     for _, *theirs in map(shlex.split, lines):
         assert {*theirs} <= tested
 

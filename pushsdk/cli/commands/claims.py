@@ -89,7 +89,7 @@ def list_claims(
 ) -> int:
     """List the sends with claimed users, oldest first: in flight, from a dead process, or with an unknown outcome."""
     sends, names = _claimed(store, older_than), _names((), key)
-    if sends and not json:
+    if not json:
         say(f"{'claimed at':<20}  {'age':>9}  {'users':>7}  hash of the key")
     for send in sends:
         claimed_at, age = _time_and_age(send.since)
