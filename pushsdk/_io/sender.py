@@ -391,11 +391,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self.limiter.refused(answered=False)
         if attempt.outcome is not REJECTED or not attempt.retryable:
             return
+        # By the client's policy, too: a call that waits longer does not stop the others for that long.
+        pause = min(attempt.retry_after or 0.0, request.options.policy.max_retry_after, self.max_pause)
         if attempt.status in THROTTLES:
-            self.limiter.refused(pause=attempt.retry_after or 0.0)
-        if attempt.retry_after is not None:
-            # By the client's policy, too: a call that waits longer does not stop the others for that long.
-            self._pause(min(attempt.retry_after, request.options.policy.max_retry_after, self.max_pause))
+            self.limiter.refused(pause=pause)
+        self._pause(pause)
 
     def end_span(self, request: ApiRequest, attempt: Attempt | None = None) -> None:
         """End the attempt's span, if it has one. ``attempt`` is None if there was none."""
