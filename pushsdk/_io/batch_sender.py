@@ -59,9 +59,9 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
         return isinstance(self.key, NoKey) or bool(self.owner.drop_late(self))
 
     async def claim_in_time(self) -> bytes | None:
-        if not self.has_time():
-            return None
-        body = self.body if self.claim is None else await super().claim_in_time()
+        body = self.body if self.has_time() else None
+        if body is not None and self.claim is not None:
+            body = await super().claim_in_time()
         if body is not None:
             self.owner.note_sent(self)
         return body
