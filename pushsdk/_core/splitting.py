@@ -58,7 +58,7 @@ class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
         return cls(units, users, join_ids([unit.ids for unit in units]), history)
 
     def bisect(self, history: tuple[Attempt, ...] = ()) -> list[BatchPart]:
-        """Return two parts with about half the users each. A call is cut only if it is alone."""
+        """Return two parts with about half the users each, or this one user. A call is cut only if it is alone."""
         if len(self.units) > 1:
             ends = list(accumulate([len(unit.users) for unit in self.units[:-1]]))
             middle = min(ends, key=lambda users: abs(2 * users - self.users))
@@ -66,7 +66,7 @@ class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
         (unit,) = self.units
         middle = (self.users + 1) // 2
         halves = (unit.users[:middle], unit.users[middle:])
-        return [BatchPart.of([CallPart(unit.call, users, encode_texts(users))], history) for users in halves]
+        return [BatchPart.of([CallPart(unit.call, users, encode_texts(users))], history) for users in halves if users]
 
     def split(self, history: tuple[Attempt, ...], at: Sequence[int]) -> list[BatchPart]:
         """Return the parts between these positions among the units."""

@@ -29,7 +29,7 @@ def call(*users):
 
 
 def singles(count):
-    return [call(f"u{number:07d}") for number in range(count)]
+    return [call(f"u{number:031d}") for number in range(count)]
 
 
 def users_of(part):
@@ -154,10 +154,11 @@ def test_of_a_batch_that_left_in_parts_units_of_several_are_sent_alone():
     assert len(service.users(REJECTED)) == 40
 
 
-def test_of_a_part_with_a_culprit_the_unit_that_is_left_is_sent():
+@pytest.mark.parametrize("status", [400, 413])
+def test_of_a_part_with_a_culprit_or_too_large_the_unit_that_is_left_is_sent(status):
     whole, record = BatchPart.of(singles(2)), MessageRecord(accepted=True)
     splitter = Splitter([whole], split_on=SPLIT_ON, sizes=LearnedSizes(), frame=FRAME, message=record)
-    splitter.report(*splitter.next_wave(), Verdict(outcome=REJECTED, status=400))
+    splitter.report(*splitter.next_wave(), Verdict(outcome=REJECTED, status=status))
     splitter.narrow(lambda part, _: part.bisect(())[0])
     assert [len(part.units) for part in splitter.next_wave()] == [1]
 
