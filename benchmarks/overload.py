@@ -1,7 +1,8 @@
 """Overload: calls at a multiple of what the service can do, each with a deadline.
 
-What is accepted is judged by what the workers can do, with the work that they really drew; the first seconds do not
-count. Each push that the service got is compared with what the client said of it. Some services are drawn at random.
+What is accepted is judged by what the workers can do, in the time that each request really took them; the first
+seconds do not count. Each push that the service got is compared with what the client said of it. Some services are
+drawn at random.
 Several cases run at a time, each with a service and a client of its own, at a few hundred calls a second in all.
 """
 
@@ -145,7 +146,7 @@ async def measure(case: Case, running: Running) -> Measured:
         end, work = offer.now, running.read() - before
         await offer.ended()
         accepted = sum(call.is_accepted and SETTLE <= call.ended < end for call in offer.calls)
-        could = (end - SETTLE) * case.rules.workers * work.begun / work.work
+        could = (end - SETTLE) * case.rules.workers * work.accepted / work.work
         return Measured(accepted / could, offer.calls, dict(contradictions(offer.calls, running.pushes())))
 
 

@@ -98,10 +98,10 @@ class Pool:
         self.rules, self.clock, self.chance = rules, clock, random.Random(seed)
         self.queue: deque[Caller] = deque()
         # What has been done during a stop, to be answered at its end.
-        self.held: list[Caller] = []
+        self.held: list[tuple[Caller, float]] = []
         self.is_paused = False
-        self.busy = self.accepted = self.refused = self.begun = 0
-        # Seconds of requests in the service, and of work that was begun.
+        self.busy = self.accepted = self.refused = 0
+        # Seconds of requests in the service, and of work that was done.
         self.area = self.work_seconds = 0.0
         self.at = clock.time()
         self.tokens, self.filled = rules.rate / 10, self.at
@@ -143,19 +143,18 @@ class Pool:
 
     def work(self) -> None:
         while self.queue and self.busy < self.rules.workers:
-            seconds = self.rules.seconds(self.chance)
             self.busy += 1
-            self.begun += 1
-            self.work_seconds += seconds
-            self.clock.call_later(seconds, self.finish, self.queue.popleft())
+            seconds = self.rules.seconds(self.chance)
+            self.clock.call_later(seconds, self.finish, self.queue.popleft(), self.clock.time())
 
-    def finish(self, caller: Caller) -> None:
+    def finish(self, caller: Caller, began: float) -> None:
         if self.rules.hangs or self.is_paused:
-            self.held.append(caller)
+            self.held.append((caller, began))
             return
         self.count()
         self.busy -= 1
         self.accepted += 1
+        self.work_seconds += self.clock.time() - began
         self.work()
         if not caller.is_closing() and self.chance.random() >= self.rules.lost:
             caller.write(NO_CONTENT)
@@ -176,8 +175,8 @@ class Pool:
 
     def _answer_held(self) -> None:
         held, self.held = self.held, []
-        for caller in held:
-            self.finish(caller)
+        for caller, began in held:
+            self.finish(caller, began)
 
 
 class _Users(msgspec.Struct):
@@ -213,9 +212,8 @@ class Reading(NamedTuple):
 
     accepted: int
     refused: int
-    begun: int
-    """Requests that a worker took, and the seconds of their work."""
     work: float
+    """Seconds that the workers took for the accepted requests, by the clock."""
     area: float
     cpu: float
     wall: float
@@ -264,7 +262,7 @@ async def _main(pipe: Connection, rules: Rules, *, records: bool, tls: bool, see
         if isinstance(question, Rules):
             pool.change(question)
         pool.count()
-        counts = (pool.accepted, pool.refused, pool.begun, pool.work_seconds, pool.area, time.process_time(), pool.at)
+        counts = (pool.accepted, pool.refused, pool.work_seconds, pool.area, time.process_time(), pool.at)
         os.set_blocking(pipe.fileno(), True)  # uvloop's reader has changed that, and the record is long
         pipe.send({"pushes": pushes, "flight": pool.flight}.get(question, counts))
 
