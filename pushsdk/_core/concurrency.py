@@ -227,7 +227,7 @@ class AdaptiveLimit:
             window.need = window.count + window.count // 2
             return
         self._latency = latency = mean**2
-        if before is not None and current <= (0.6 if measures else FELL) * before[0]:
+        if before is not None and current <= (0.75 if measures else FELL) * before[0]:
             self._compare(now, *before)
             return
         if step <= 2 * STEADY or self._base == math.inf:
@@ -248,13 +248,13 @@ class AdaptiveLimit:
         self._set(now, goal)
 
     def _measure(self, now: float) -> None:
-        """Begin to measure the base: with half the slots, or as few as leave no queue.
+        """Begin to measure the base: with half the slots, or as few as leave no queue, but three if there are more.
 
         The wall clock ticks let all clients of a service measure at the same time.
         """
         current = self._slots()
         self._measure_at, self._before = math.inf, (current, self._latency)
-        self._set(now, current * min(0.5, 0.7 * self._base / self._latency))
+        self._set(now, max(min(3.0, current - 1.0), current * min(0.5, 0.7 * self._base / self._latency)))
 
     def _compare(self, now: float, slots: float, latency: float) -> None:
         """Compare with the latency that more slots had: if fewer are not faster, we had no queue."""
