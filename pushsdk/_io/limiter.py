@@ -114,12 +114,9 @@ class ConcurrencyLimiter:
         if self._queue or self._adaptive.in_flight >= self._adaptive.limit:
             return False
         now = self.clock()
-        if self.rate_limiter.not_before > now or self._next_start > now:
+        if self._earliest(now) > now:
             return False
-        if self.times.is_silent(now):
-            if self._earliest(now) > now:
-                return False
-            self.times.started(now)
+        self.times.started(now)
         self._start(now, users)
         return True
 
