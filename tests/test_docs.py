@@ -176,7 +176,9 @@ def test_the_commands_in_scripts_schedules_and_manifests_are_commands(monkeypatc
         block.text for document in DOCUMENTS for block in document.blocks if block.language in ("bash", "cron", "yaml")
     ]
     lists = [line.replace(",", "") for text in texts for line in re.findall(r"command: \[pushsdk, (.*)\]", text)]
-    lines = [line for text in texts for line in re.findall(r"(?m:^|&& |\()pushsdk (.*?)(?m: &| 2?>|$)", text)]
+    lines = [line for text in texts for line in re.findall(r"(?m:^|&& |; |\()pushsdk (.*?)(?m: &|;| 2?>|$)", text)]
+    assert lists
+    assert lines
     for line in lists + lines:
         words = shlex.split(re.sub(r"\$\(\w+\)", "value", line))  # as Kubernetes fills $(NAME)
         app.parse_args(words, exit_on_error=False, print_error=False)

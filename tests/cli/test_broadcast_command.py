@@ -341,7 +341,7 @@ def test_one_signal_waits_for_the_requests_in_flight(sending, service, command, 
     assert 0 < figures["accepted"] < CROWD
     assert f"accepted  {figures['accepted']:>6,}" in out
     assert err.startswith("stopping after the requests in flight; press Ctrl-C again to stop at once\n")
-    assert err.endswith("even those who opted out or were in a later run:  pushsdk resume 'my run' --in-flight 2\n")
+    assert err.endswith("and twice if a later run had them:  pushsdk resume 'my run' --in-flight 2\n")
     assert "Traceback" not in err
 
 
@@ -449,7 +449,7 @@ def test_status_and_report_show_a_run_with_every_outcome_and_send_nothing(broadc
         result.out,
     )
     rest = (
-        f"to send the rest, even those who opted out or were in a later run:  pushsdk resume"
+        f"to send the rest, also if they opted out, and twice if a later run had them:  pushsdk resume"
         f" spring.run --base-url {service.base_url}"
     )
     assert result.err.splitlines() == [

@@ -68,7 +68,7 @@ def test_a_limit_is_divided_and_another_number_of_processes_goes_on(broadcast, c
     limited = broadcast(f"--limit 13 --only-users {','.join(USERS[:30])} --in-flight 3 -v")
     assert limited.code == 1
     assert len(service.users()) == 13
-    assert "even those who opted out or were in a later run:  pushsdk resume spring --processes 2 " in limited.err
+    assert "and twice if a later run had them:  pushsdk resume spring --processes 2 " in limited.err
     assert command("resume spring --limit 1").code == 1
     assert len(service.users()) == 14
     assert command("resume spring --processes 1").code == 0

@@ -72,7 +72,7 @@ def test_who_reads_a_run_later_learns_that_a_resume_sends_nothing(tmp_path):
     assert run(story(), collect=False) == ("limit", "not_after")
 
 
-@pytest.mark.parametrize("wrong", ["18:00", datetime(2026, 11, 28), 1.8e9])
+@pytest.mark.parametrize("wrong", ["18:00", datetime(2026, 11, 28)])
 async def test_the_bound_has_a_zone(wrong):
     async with client_of(FakeService()) as client:
         with pytest.raises(ConfigurationError, match="not_after must be a datetime with a zone, for example"):

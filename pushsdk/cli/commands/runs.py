@@ -720,7 +720,7 @@ def _print_next_steps(
         warn("to push to the rest, --exclude this run and pass another --run: pushsdk docs nightly-job#a-late-run")
         return
     if result.not_sent > unlisted and not _is_plan(result):
-        warn(f"to send the rest, even those who opted out or were in a later run:  {command}{comment}")
+        warn(f"to send the rest, also if they opted out, and twice if a later run had them:  {command}{comment}")
     if result.unknown:
         listing = command_line(["report", run], {"outcome": "unknown"})
         warn(f"to list the unknown users, who may have the push:  {listing}")
