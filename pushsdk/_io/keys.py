@@ -42,13 +42,12 @@ async def keys_of(answers: Sequence[Any], timers: TimerWheel, timeout: Timeout, 
         for waiting in waits:
             waiting.cancel()  # does nothing if it has answered
     late = _late(scope.expired, timeout.named("attempt" if scope.deadline < deadline else "total"))
-    return [_key_of(answer, late) for answer in answers]
+    keys = {waiting: _key_of(waiting, late) for waiting in waits}
+    return list(map(keys.get, answers, answers))
 
 
-def _key_of(answer: Any, late: NoKey) -> Any:
-    if not asyncio.isfuture(answer):
-        return answer
-    return answer.result() if answer.done() and not answer.cancelled() else late
+def _key_of(waiting: Any, late: NoKey) -> Any:
+    return waiting.result() if waiting.done() and not waiting.cancelled() else late
 
 
 def _late(expired: Failure | None, named: str) -> NoKey:
