@@ -270,6 +270,8 @@ def described(name: str, node: Definition) -> Iterator[str]:
         return
     body = [item for part in (node, *mixins(node)) for item in part.body]
     methods = [item for item in body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    # A class's method comes before that of a mixin, which it overrides.
+    used = {item.name: item for item in reversed(methods)}
     constructor = next((item for item in methods if item.name == "__init__" and item in node.body), None)
     is_error = name.endswith("Error")
     called = constructor is not None and not is_error and is_documented(constructor, documentation(node))
@@ -290,7 +292,7 @@ def described(name: str, node: Definition) -> Iterator[str]:
     if members:
         yield ""
     for method in methods:
-        if method.name.startswith("_") or not documentation(method):
+        if method.name.startswith("_") or not documentation(method) or used[method.name] is not method:
             continue
         decorators = [ast.unparse(item) for item in method.decorator_list]
         if any("property" in item for item in decorators):

@@ -29,7 +29,7 @@ LIBRARY: Mapping[str, str] = {
     "query": "query=",
     "sent": ". Such ids are used as they are",
     "fallback": " It is sent with the fallback",
-    "earlier_run": "; to exclude an earlier run, leave out read_report(run).pushed(), as in Audience.exclude(...)",
+    "earlier_run": "; to exclude an earlier run: audience.exclude(read_report(run).pushed())",
     "dedupe": "leave out dedupe=False",
     "personalize": "use client.send_each(audience.personalize(message))",
     "only_users": "only_users",

@@ -98,7 +98,9 @@ async def test_a_run_without_excluded_users_reports_them(everyone, tmp_path, eac
 
 def test_a_run_file_is_refused_with_the_call_that_reads_it(everyone, tmp_path):
     make_run(tmp_path / "old.run").close()
-    with pytest.raises(ValidationError, match=r"to exclude an earlier run, leave out read_report\(run\)\.pushed"):
+    with pytest.raises(
+        ValidationError, match=r"to exclude an earlier run: audience\.exclude\(read_report\(run\)\.pushed\(\)\)"
+    ):
         everyone.exclude(tmp_path / "old.run")
 
 

@@ -55,7 +55,7 @@ def test_claimed_sends_are_listed_with_the_oldest_first_and_what_to_do(command, 
     result = command("claims list --claims", address)
     head, *lines = result.out.splitlines()
     assert result.code == 0
-    assert head == "claimed at                  age    users  hash of the key"
+    assert head == "claimed at                  age    users  job"
     advice = f"arrived:  pushsdk claims release --accepted {key_of(1)[:12]} --claims {address}"
     assert f"\nif the push {advice}  (" in result.err
     shown = command("claims show", key_of(1), "--claims", address)
@@ -71,10 +71,9 @@ def test_claimed_sends_are_listed_with_the_oldest_first_and_what_to_do(command, 
 def test_claimed_sends_of_an_age_are_listed_as_json_lines(command, address):
     result = command("claims list --older-than 150m --json --claims", address)
     row = json.loads(result.out)
-    assert row["key"] == key_of(1)
+    assert row["key"] == row["job"] == key_of(1)
     assert row["users"] == 1
     assert round(row["age"] / HOUR) == 3
-    assert row["claimed_at"].endswith("Z")
     assert command("claims list --older-than 2d --claims", address).err == "found no claimed sends\n"
 
 

@@ -42,7 +42,10 @@ _SETTLED = (
     "The next delivery succeeds without a push, and users who were not pushed before never get it.",
 )
 Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
-Keys = Annotated[Sequence[str], Parameter(negative=(), help="Select the job of this idempotency key. Repeatable.")]
+Keys = Annotated[
+    Sequence[str],
+    Parameter(negative=(), show_default=False, help="Name a job by its idempotency key. Repeatable."),
+]
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
 
 
@@ -83,20 +86,21 @@ class StoreOptions:
 def list_claims(
     *,
     store: StoreOptions,
-    key: Annotated[Sequence[str], Parameter(negative=(), help="Name the claimed jobs of these keys. Repeatable.")] = (),
+    key: Keys = (),
     older_than: OlderThan = None,
     json: JsonLines = False,
 ) -> int:
     """List the sends with claimed users, oldest first: in flight, from a dead process, or with an unknown outcome."""
     sends, names = _claimed(store, older_than), _names((), key)
     if not json:
-        say(f"{'claimed at':<20}  {'age':>9}  {'users':>7}  hash of the key")
+        say(f"{'claimed at':<20}  {'age':>9}  {'users':>7}  job")
     for send in sends:
         claimed_at, age = _time_and_age(send.since)
+        job = names.get(send.key, send.key)
         if json:
-            print_json({"key": send.key, "claimed_at": claimed_at, "age": round(age), "users": send.users})
+            print_json({"key": send.key, "job": job, "claimed_at": claimed_at, "age": round(age), "users": send.users})
         else:
-            say(f"{claimed_at}  {duration(age):>9}  {send.users:>7,}  {names.get(send.key, send.key)}")
+            say(f"{claimed_at}  {duration(age):>9}  {send.users:>7,}  {job}")
     if not sends:
         warn("found no claimed sends")
     if not json:

@@ -1,7 +1,6 @@
 """``pushsdk emulator``: the push service on this machine, until a signal or while another command runs."""
 
 import asyncio
-import codecs
 import os
 import select
 import signal
@@ -39,7 +38,7 @@ _MAX_BYTES = 64 * 1024
 _LONGEST_LINE = 1000  # characters: at most 4 KiB, which a pipe that select reports takes at once
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-_FORWARDED = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+_FORWARDED = [number for number in signal.Signals if number.name in _NAMES]
 _FROM_KEYS = {"SIGINT", "SIGQUIT"}  # a terminal sends these to the whole foreground process group
 
 app: App = App(name="emulator", help="Run the push service with the faults and limits of your choice.")
@@ -94,7 +93,7 @@ def _arguments(options: EmulatorOptions) -> dict[str, Any]:
 def read_token(file: Path) -> str:
     """Return the token in a file, without the line end after it."""
     with _option_errors(f"--token-file {file}"), file.open("rb") as opened:
-        token = opened.read(_MAX_BYTES).removeprefix(codecs.BOM_UTF8).decode("ascii", "replace").strip()
+        token = opened.read(_MAX_BYTES).decode("utf-8-sig", "replace").strip()
         check("token", token, HeaderText, ValueError)
         return token
 
@@ -235,7 +234,9 @@ async def _run_command(command: Sequence[str], variables: Mapping[str, str]) -> 
             with suppress(ProcessLookupError):
                 process.send_signal(number)
 
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PUSHSDK_API_KEY_")}
+    # A profile outranks the variables: the command would reach the profile's service.
+    elsewhere = "PUSHSDK_API_KEY_", "PUSHSDK_PROFILE"
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(elsewhere)}
     with signal_handlers(not_ignored(_FORWARDED), forward):
         try:
             process = await asyncio.create_subprocess_exec(*command, env={**inherited, **variables})
@@ -254,7 +255,10 @@ def _in_foreground() -> bool:
 
 
 def _verdict(service: Emulator) -> str:
-    totals = service.totals()
+    try:
+        totals = service.totals()
+    except StoreError as error:  # for example, the command removed the file
+        return str(error)
     return (
         f"{count(totals['requests'], 'request')}; accepted {count(totals['pushes'], 'push')} to"
         f" {count(totals['users'])} and {count(totals['campaigns'], 'campaign')};"
