@@ -205,7 +205,7 @@ class AdaptiveLimit:
         if refusals.accepted:
             rate, sureness = refusals.rate(now, self._round())
             self.gap = min(1.0, gap / max(LEAST, min(1.0 - STEADY, gap * rate * (1.0 - STEADY / 2))))
-            trust = min((refusals.accepted / FEWEST) ** 1.5, sureness)
+            trust = min((refusals.accepted / FEWEST) ** 2, sureness)
             self._refusals = _Refusals(now, waited=refusals.pause, trust=trust, skip=self.in_flight)
             needed = self._known() / self.gap
             limit = min(limit, needed * (1.0 + STEADY) + ROOM * math.sqrt(needed))
