@@ -30,7 +30,7 @@ class ClientViews:
         return bool(self._lifetime.closed)
 
     def stats(self) -> ClientStats:
-        """Return the current counters."""
+        """Return the current counters. In a forked child, they begin at 0."""
         stats: ClientStats = self._lifetime.stats()
         return stats
 

@@ -332,7 +332,7 @@ class ChunkSender:
         return False
 
     async def _wait(self, step: decisions.Step, tries: int, verdict: Verdict) -> bool:
-        """Wait after a failure. Return False if the sending stops first, perhaps as this step says so."""
+        """Wait after a failure. Return False if the sending stops first, or if the step is STOP."""
         if step is decisions.STOP:
             self._stop_for(verdict)
         if not self.stopping.may_begin():

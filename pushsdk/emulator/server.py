@@ -244,10 +244,11 @@ class Emulator(Accepted):
 
     ``port`` 0 is any free one. ``faults`` are tried in order, with draws from ``seed`` (see `Fault`). ``limits`` apply
     to each inbox. A body over ``max_body`` bytes gets a 413. ``store`` is the record file, by default a
-    temporary one; each inbox keeps ``keep`` requests, for ``max_age`` seconds. A ``host`` other than loopback needs a
-    ``token``, which the page and the control routes then require, and ``hosts``, its names. ``log`` is called with a
-    line for each request, which contains a title. ``async with`` raises OSError if the port is in use, and `StoreError`
-    if the store can't be used.
+    temporary one; each inbox keeps ``keep`` requests, for ``max_age`` seconds. ``api_key`` is by default a random key;
+    with a ``store`` it is the same each time, so that the inbox also has the requests to earlier emulators. A ``host``
+    other than loopback needs a ``token``, which the page and the control routes then require, and ``hosts``, its names.
+    ``log`` is called with a line for each request, which contains a title. ``async with`` raises OSError if the port is
+    in use, and `StoreError` if the store can't be used.
     """
 
     __slots__ = ("_ending", "_host", "_port", "_service")

@@ -114,9 +114,9 @@ class RunFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder for this driver; create it if it is missing. Raises RunFileError."""
+        """Lock the folder for this driver; create it if it is missing. Raises RunInUseError, RunFileError."""
+        self.path = self.path.parent.resolve() / self.path.name
         with told(self.path, "it can't be used"):
-            self.path = self.path.parent.resolve() / self.path.name
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.path.is_symlink():
                 raise run_file_error(self.path, "it is a symbolic link: give the path of the directory itself")

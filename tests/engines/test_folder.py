@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pushsdk import ClaimStoreError, ConfigurationError, Outcome, RunFileError
+from pushsdk import ClaimStoreError, ConfigurationError, Outcome, RunFileError, RunInUseError
 from pushsdk._core.idempotency import digest_of as digest_of_key
-from pushsdk._io.files import lock
 from pushsdk.claims import MemoryClaims
 from pushsdk.spark import DirectoryClaims, SparkReport, _run, read_report
 from pushsdk.spark._folder import Manifest, RunFolder, call_store, has_sentinel, plant_sentinel
@@ -84,15 +83,12 @@ def test_it_is_for_its_owner_only(folder):
         assert [path for path in [folder.path, *paths] if mode(path) != (0o700 if path.is_dir() else 0o600)] == []
 
 
-def test_a_locked_folder_and_an_unusable_folder_have_different_errors(tmp_path):
+def test_a_locked_folder_and_an_unusable_folder_have_different_errors(tmp_path, folder):
     (tmp_path / "file").touch()
     with pytest.raises(RunFileError, match="can't be used: "), RunFolder(tmp_path / "file").locked():
         pass
-    (tmp_path / "run").mkdir()
-    release = lock(tmp_path / "run" / "lock")
-    with pytest.raises(RunFileError, match="in use"), RunFolder(tmp_path / "run").locked():
+    with folder.locked(), pytest.raises(RunInUseError, match="in use"), RunFolder(folder.path).locked():
         pass
-    release()
 
 
 def test_a_symbolic_link_is_an_error(tmp_path):

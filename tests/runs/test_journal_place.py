@@ -96,7 +96,7 @@ def test_one_journal_writes_and_any_number_read(tmp_path, monkeypatch, flock):
     path.with_name("a.run-lock").touch()  # left behind by a killed process
     journal = make_run(path)
     for use in (lambda: Journal.open_or_create(path, BROADCAST), lambda: Journal.open(same, write=True)):
-        with pytest.raises(RunFileError, match=r"a\.run: it is in use by another call or process: wait for it"):
+        with pytest.raises(RunFileError, match=r"folder/a\.run: it is in use by another call or process: wait for it"):
             use()
     readers = [Journal.open(path, write=False) for _ in range(2)]
     record(journal, [event(CLAIMED, 0, 3)])

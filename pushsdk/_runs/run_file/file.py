@@ -109,8 +109,9 @@ class RunFilePath:
         self._release: Callable[[], None] | None = None
         with told(path, "its folder can't be used"):
             # Resolved, so all paths to one file lead to one lock.
-            self.path = path.parent.resolve(strict=True) / path.name
-            if write:
+            self.path = path = path.parent.resolve(strict=True) / path.name
+        if write:
+            with told(path, "its folder can't be used"):
                 self._release = lock(self._lock)
 
     @property
