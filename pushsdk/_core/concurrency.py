@@ -36,6 +36,8 @@ class _Refusals:
     """A score that refusals raise and starts lower, and how many requests were accepted."""
 
     score = 0.0
+    #: Requests that were in flight at the last cut: their refusals say nothing about the rate since.
+    skip = 0
     #: The longest pause that was asked for since the last cut.
     pause = 0.0
     #: The gap before a cut for which no rate was known: accepted requests lead back to it.
@@ -49,15 +51,13 @@ class _Refusals:
     #: True if the service itself has accepted or refused a request.
     answered = False
 
-    def __init__(self, at: float, *, waited: float = 0.0, trust: float = 1.0, skip: int = 0) -> None:
+    def __init__(self, at: float, *, waited: float = 0.0, trust: float = 1.0) -> None:
         #: The last cut; the first refusal since the score was zero; the time from which ``accepted`` is counted.
         self.at = self.since = self._counted = at
         #: The pause after the last cut.
         self.waited = waited
         #: How well the rate is known: 1 if ``FEWEST`` accepted requests and a long run told it, else it climbs sooner.
         self.trust = trust
-        #: Requests that were in flight at the last cut: their refusals say nothing about the rate since.
-        self.skip = skip
 
     def count(self, now: float, *, ok: bool, waits: bool) -> None:
         """Count the end of a request. If no other waits, the accepted ones tell the demand, not the service's rate."""
@@ -167,7 +167,7 @@ class AdaptiveLimit:
                     refusals.lost = 0.0
         elif self.gap:
             calm = CALM * refusals.trust * (self._round() + (refusals.waited or EVENT * self.gap))
-            climb = 1.0 + 2 * STEADY * self.gap * (now - refusals.at) / calm**2
+            climb = 1.0 + min(1.0, 2 * STEADY * self.gap * (now - refusals.at) / calm**2)
             self.gap, refusals.projected = self.gap / climb, refusals.projected * climb
             self.gap = self.gap if self.gap > self._known() / self._cap else 0.0
 
@@ -205,13 +205,14 @@ class AdaptiveLimit:
         if refusals.accepted:
             rate, sureness = refusals.rate(now, self._round())
             self.gap = min(1.0, gap / max(LEAST, min(1.0 - STEADY, gap * rate * (1.0 - STEADY / 2))))
-            trust = min((refusals.accepted / FEWEST) ** 2, sureness)
-            self._refusals = _Refusals(now, waited=refusals.pause, trust=trust, skip=self.in_flight)
+            trust = min(1.0, refusals.accepted / FEWEST) ** 1.5 * sureness
+            self._refusals = _Refusals(now, waited=refusals.pause, trust=trust)
             needed = self._known() / self.gap
             limit = min(limit, needed * (1.0 + STEADY) + ROOM * math.sqrt(needed))
         else:  # an outage, a quota is used up for now, or nothing waits: that says nothing about the limit
             self.gap = min(1.0, gap / LEAST)
             refusals.guess(now, gap)
+        self._refusals.skip = self.in_flight
         self._set(now, limit, skips=True)
 
     def _judge(self, now: float) -> None:
