@@ -184,6 +184,7 @@ def test_the_commands_in_scripts_schedules_and_manifests_are_commands(monkeypatc
         app.parse_args(words, exit_on_error=False, print_error=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "file", "first", "last"), [("nightly-job", "night.sh", 0, 7), ("idempotency", "orders.py", 2, 7)]
 )
