@@ -19,7 +19,7 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 183_600,
+    "tokens of pushsdk": 183_610,
     "tokens of tests": 270_000,
     "functions with more than 8 decisions, per 1,000": 16.1,
     "functions with more than 15 decisions": 0,

@@ -61,8 +61,7 @@ class _Refusals:
 
     def count(self, now: float, *, ok: bool, waits: bool) -> None:
         """Count the end of a request. If no other waits, the accepted ones tell the demand, not the service's rate."""
-        if self.skip:
-            self.skip -= 1
+        self.skip -= self.skip > 0
         self.answered |= ok
         self.recently += ok
         self.accepted += ok
@@ -187,7 +186,8 @@ class AdaptiveLimit:
         """
         refusals = self._refusals
         refusals.answered |= answered
-        if not refusals.skip:
+        # After a jump of the limit, strays come before other answers. A pause concerns whatever was sent since the cut.
+        if not (refusals.skip if pause else self._window.skip):
             if not refusals.score:
                 refusals.since, refusals.recently = now, 0
             refusals.score += EVENT if pause else 1.0
