@@ -191,6 +191,10 @@ os.kill(os.getpid(), 9) if "kill" in sys.argv else sys.exit(7)
     assert run_exec("--", sys.executable, "-c", code, "kill").code == 128 + signal.SIGKILL  # as in a shell
 
 
+def test_a_preset_has_a_name():
+    assert "accepted 0 pushes" in run_exec("--faults poison-user --", *COMMAND, *split("send poison --title Hi")).err
+
+
 def test_the_exit_code_is_that_of_a_command_that_removes_the_store(tmp_path):
     result = run_exec("--store", store := tmp_path / "kept", "--", "sh", "-c", f"rm {store}; exit 7")
     assert "can't be read: unable to open" in result.err
