@@ -81,7 +81,7 @@ class _Refusals:
         run = max(shortest, (self.since if self.pause else now) - self._counted)
         # A pause, or an idle time before the first, may have filled a quota, or not.
         longest = run + max(self.waited, self.pause)
-        # A pause is asked for at once, so the climb tells, unless a quota was used up meanwhile.
+        # The climb was too high at once, or had used up a quota before a pause was asked for: the mean of both.
         projected = self.projected if self.pause else self.accepted
         mean = math.sqrt(self.accepted * projected / (run * longest))
         # The first is too low after a climb, the second if the service counts by the second, or longer.
