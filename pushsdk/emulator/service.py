@@ -145,7 +145,6 @@ class PushService:
         except StoreError as error:
             record.id, record.accepted = 0, False  # the failure can be in the commit, after the insert set the id
             return refuse(Refused(507, str(error)))
-        self.inboxes.publish_request(record)
         if self._log is not None:
             text = record.error or " ".join(_described(record))
             self._report(record.time, "POST", f"/v1/{record.endpoint}", record.status or "no response", text)

@@ -23,7 +23,7 @@ from pushsdk.emulator.store.search import parse
     ],
 )
 def test_a_line_is_read_into_its_terms(line, same):
-    assert parse(line) == parse(same)
+    assert msgspec.structs.replace(parse(line), misread="") == parse(same)
 
 
 @pytest.mark.parametrize(

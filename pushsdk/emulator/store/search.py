@@ -34,12 +34,14 @@ class Search(Redacted, frozen=True, kw_only=True):
     ``partial`` is True if part of the line was ignored (a term without a value, or more than the bounds allow), so the
     search finds too much: never delete by such a search.
     ``names_fate`` is True if the line has an ``is:accepted``, ``is:refused``, ``is:failed`` or a status.
+    ``misread`` is the first term that counts as a word for its value, or whose quote is not closed.
     """
 
     condition: str = ""
     values: tuple[str | int, ...] = ()
     partial: bool = False
     names_fate: bool = False
+    misread: str = ""
 
 
 def parse(line: str) -> Search:
@@ -49,27 +51,18 @@ def parse(line: str) -> Search:
     terms = list(filter(itemgetter(0), _TERM.finditer(text)))
     partial = len(line) > _MAX_LINE or len(terms) > _MAX_TERMS
     groups: dict[object, list[_Condition]] = {}  # alternatives by subject
+    misread = ""
     for term in terms[:_MAX_TERMS]:
-        prefix, value = (term[1] or "").lower(), _value(term)
-        if not value and prefix in _NEED_VALUES:
+        condition, is_misread = _read(term)
+        if condition is None:
             partial = True
-        else:
-            condition = _condition(prefix, value, term[1])
-            groups.setdefault(condition.subject or term, []).append(condition)
+            continue
+        groups.setdefault(condition.subject or term, []).append(condition)
+        if is_misread and not misread:
+            misread = term[0]
     names_fate = not groups.keys().isdisjoint(("fate", "status"))
     sql, values = _joined(groups.values())
-    return Search(condition=sql, values=values, partial=partial, names_fate=names_fate)
-
-
-def misread(line: str) -> str | None:
-    """Return the first term that counts as a word for its value, or whose quote is not closed; else None."""
-    return next((term[0] for term in _TERM.finditer(line) if _is_misread(term)), None)
-
-
-def _is_misread(term: re.Match[str]) -> bool:
-    value, reader = _value(term), _READERS.get((term[1] or "").lower())
-    is_unclosed = term[2] is not None and term.end() == term.end(2)
-    return is_unclosed or (reader is not None and value != "" and reader(value) is None)
+    return Search(condition=sql, values=values, partial=partial, names_fate=names_fate, misread=misread)
 
 
 class _Condition(Struct, frozen=True):
@@ -78,6 +71,17 @@ class _Condition(Struct, frozen=True):
     sql: str
     values: Sequence[str | int] = ()
     subject: str | None = None
+
+
+def _read(term: re.Match[str]) -> tuple[_Condition | None, bool]:
+    """Return a term's condition, None without a value; and True if the term is misread, see `Search`."""
+    prefix, value = term.groups("")[0], _value(term)
+    reader = _READERS.get(prefix.lower())
+    if reader and not value:
+        return None, False
+    condition = reader and reader(value)
+    is_unclosed = term[2] is not None and term.end() == term.end(2)
+    return condition or _word(f"{prefix}:{value}"), is_unclosed or (reader is not None and not condition)
 
 
 def _joined(groups: Iterable[Sequence[_Condition]]) -> tuple[str, tuple[str | int, ...]]:
@@ -93,10 +97,7 @@ def _value(term: re.Match[str]) -> str:
     return term[3] if term[2] is None else re.sub(r'\\(["\\])', r"\1", term[2])
 
 
-def _condition(prefix: str, value: str, written: str | None) -> _Condition:
-    if (reader := _READERS.get(prefix)) and (condition := reader(value)):
-        return condition
-    word = value if written is None else f"{written}:{value}"
+def _word(word: str) -> _Condition:
     return _Condition(" OR ".join(_WORD.values()), [*[word.casefold()] * 2, *user_key(word), word])
 
 
@@ -119,8 +120,9 @@ def _status(value: str) -> _Condition | None:
     return _Condition("requests.status BETWEEN ? AND ?", [lowest, lowest if status[1] else lowest + 99], "status")
 
 
-# The condition for a term by its prefix; without a prefix, or with None, the term is a word.
+# The condition for a term by its prefix; for another prefix, or with None, the whole term is a word.
 _READERS: dict[str, Callable[[str], _Condition | None]] = {
+    "": _word,
     "title": lambda value: _Condition(_WORD["title"], [value.casefold()]),
     "body": lambda value: _Condition(_WORD["body"], [value.casefold()]),
     "lang": lambda value: _Condition(_TERMS["lang"], [f" {value.casefold()}{end}" for end in " -_"]),
@@ -130,4 +132,3 @@ _READERS: dict[str, Callable[[str], _Condition | None]] = {
     "is": _is,
     "status": _status,
 }
-_NEED_VALUES = {"", *_READERS}
