@@ -1,4 +1,4 @@
-"""The state of each inbox while the service runs: fault rules, limits, and the changes that streams tell."""
+"""The state of each inbox while the service runs: fault rules, limits, and the changes that streams send."""
 
 import threading
 from collections import Counter
@@ -10,11 +10,9 @@ from pushsdk.emulator.faults import Rules
 from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.limits import Limiter, ServiceLimits
 from pushsdk.emulator.store.queries import ALL_INBOXES, InboxRef, Store
-from pushsdk.emulator.store.records import InboxView, RequestRecord
+from pushsdk.emulator.store.records import InboxView
 
-Kind = Literal["request", "deleted", "faults", "limits", "reset"]
-Changes = dict[Kind, tuple[int, int | None]]
-"""For each kind, the number of changes, and the id in the last one."""
+Kind = Literal["deleted", "faults", "limits", "reset"]
 _MAX_INBOXES = 10_000
 
 
@@ -26,14 +24,12 @@ class InboxState:
         self.rules: Rules = rules
         self.own_rules: bool = False  # False while the rules are the emulator's; set by set_rules
         self.limiter: Limiter = Limiter(limits)
-        self._lock = threading.Lock()  # held by publish
-        self.changes: Changes = {}  # set by publish
+        # Appended by publish. Streams look for changes by themselves, and for requests in the store.
+        self.changes: list[tuple[Kind, int | None]] = []
 
-    def publish(self, kind: Kind, *, id: int | None = None) -> None:  # noqa: A002 - the field's name
-        """Count a change. Streams look for changes by themselves. Any thread may publish, for example a test thread."""
-        with self._lock:
-            number, _ = self.changes.get(kind, (0, None))
-            self.changes[kind] = number + 1, id
+    def publish(self, kind: Kind, *, only: int | None = None) -> None:
+        """Tell streams about a change, ``only`` to the request with this id. Any thread may publish, also a test's."""
+        self.changes.append((kind, only))
 
     def set_rules(self, rules: Rules, *, own: bool = True) -> None:
         """Replace the fault rules, for requests decided from now on."""
@@ -57,7 +53,7 @@ class Inboxes:
         self.limits = limits
         self._lock = threading.RLock()  # held while a state is created or reset, so that each inbox has one state
         self._by_key: dict[str, InboxState] = {}
-        self._by_id: dict[int, InboxState] = {}
+        self._by_name: dict[str, InboxState] = {}
         self.all: InboxState = InboxState(ALL_INBOXES, rules=rules, limits=limits)  # only for reading requests
 
     def set_rules(self, rules: Rules) -> None:
@@ -75,7 +71,7 @@ class Inboxes:
         return dict(hits)
 
     def _without_own_rules(self) -> list[InboxState]:
-        return [inbox for inbox in tuple(self._by_id.values()) if not inbox.own_rules]
+        return [inbox for inbox in tuple(self._by_name.values()) if not inbox.own_rules]
 
     def of(self, api_key: str) -> InboxState:
         """Return the inbox for this key. Raises `Refused` if there are too many, `StoreError` if the store fails."""
@@ -94,27 +90,18 @@ class Inboxes:
 
     def views(self) -> list[InboxView]:
         """Return all inboxes, the one with the latest request first."""
-        found = {state.ref.name: state.rules for state in tuple(self._by_id.values())}
-        views = [(view, found.get(view.inbox, self.rules).rules.values()) for view in self.store.inboxes()]
+        views = [(view, self._by_name.get(view.inbox, self).rules.rules.values()) for view in self.store.inboxes()]
         return [msgspec.structs.replace(view, faults=sum(rule.enabled for rule in rules)) for view, rules in views]
 
     def reset(self, inbox: InboxState) -> None:
         """Empty an inbox and restart its faults and limits. Requests in flight to the inbox are not stored."""
         with self._lock:
-            former, inbox.ref = inbox.ref, self.store.reset(inbox.ref)
-            del self._by_id[former.id]
-            self._by_id[inbox.ref.id] = inbox
+            inbox.ref = self.store.reset(inbox.ref)
             inbox.limiter = Limiter(inbox.limiter.limits)
             inbox.rules = inbox.rules.restarted()
         inbox.publish("reset")
 
-    def publish_request(self, record: RequestRecord) -> None:
-        """Publish a stored request to its inbox."""
-        if (state := self._by_id.get(record.inbox)) is not None:
-            state.publish("request")
-            self.all.publish("request")
-
     def _state(self, ref: InboxRef) -> InboxState:
-        if ref.id not in self._by_id:
-            self._by_id[ref.id] = InboxState(ref, rules=self.rules.restarted(), limits=self.limits)
-        return self._by_id[ref.id]
+        if ref.name not in self._by_name:
+            self._by_name[ref.name] = InboxState(ref, rules=self.rules.restarted(), limits=self.limits)
+        return self._by_name[ref.name]

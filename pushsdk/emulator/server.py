@@ -194,11 +194,6 @@ class Inbox(Limited):
         return self._store.delivered(self._ref, user_id)[1]
 
     @property
-    def changes(self) -> int:
-        """The number of changes in this inbox: requests, deletions, faults, limits."""
-        return sum(number for number, _ in tuple(self._state.changes.values()))
-
-    @property
     def faults(self) -> Sequence[Fault]:
         """The fault rules for this inbox, in the order they are tried; see `set_faults`."""
         return self._state.rules.faults

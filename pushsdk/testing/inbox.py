@@ -20,7 +20,7 @@ from pushsdk.emulator import Campaign, Emulator, Fault, Push
 from pushsdk.emulator.faults import Rules, preset
 from pushsdk.emulator.server import Limited, Shift
 from pushsdk.emulator.store.records import Delivered, RequestSummary
-from pushsdk.emulator.store.search import misread, parse
+from pushsdk.emulator.store.search import parse
 
 __tracebackhide__ = True  # by pytest: a failure shows the test's line
 
@@ -177,7 +177,7 @@ class PushInbox(Limited):
     """The URL that clients send to."""
     url: str
     """The page's URL, with all inboxes, available during the session."""
-    __slots__ = ("_ahead", "_before", "_contexts", "_inbox", "base_url", "emulator", "shows_summary", "url")
+    __slots__ = ("_ahead", "_before", "_contexts", "_inbox", "base_url", "emulator", "url")
 
     def __init__(self, emulator: Emulator, *, api_key: str, label: str) -> None:
         self.emulator = emulator
@@ -188,7 +188,6 @@ class PushInbox(Limited):
         self._ahead = 0.0  # seconds that this test advanced the clock
         self._before = emulator.requests  # from earlier tests
         self._contexts: list[FaultContext] = []
-        self.shows_summary: bool = False  # a failure message includes the summary; set by _summarize
 
     def __repr__(self) -> str:
         return f"PushInbox({self.base_url!r})"
@@ -332,13 +331,11 @@ class PushInbox(Limited):
         """Look until enough requests match or the condition is true, once more at the end; yield between looks."""
         check_arguments(PushInbox._looks, locals(), ValueError)
         look = condition or (lambda: len(self._inbox.requests(line)) >= count)
-        end, seen = time.monotonic() + timeout, -1
+        end = time.monotonic() + timeout
         while True:
-            is_last, changes = time.monotonic() >= end, self._inbox.changes
-            # Requests match anew only after a change; a condition may look at anything.
-            if (condition or changes != seen) and look():
+            is_last = time.monotonic() >= end
+            if look():
                 return
-            seen = changes
             if is_last:
                 what = "the condition" if condition else self._missing(line, count)
                 self._fail(f"Waited {timeout:g} s for {what}.")
@@ -353,7 +350,6 @@ class PushInbox(Limited):
 
     def _summarize(self, requests: Sequence[RequestSummary] | None) -> str:
         """Return a text that shows these requests, or all requests, for a failure."""
-        self.shows_summary = True
         received = self._inbox.requests()
         elsewhere = self.emulator.requests - self._before - len(received)
         return summary(received if requests is None else requests, elsewhere=max(0, elsewhere))
@@ -362,9 +358,9 @@ class PushInbox(Limited):
 def _line(user_id: str | None, search: str) -> str:
     """Return the search line that finds these requests."""
     wanted = parse(search)
-    if term := misread(search):
+    if wanted.misread:
         use = 'for example is:refused, status:429, status:4xx, group:1 or title:"two words"'
-        raise ValueError(f"search: there is no {term}: use {use}")
+        raise ValueError(f"search: there is no {wanted.misread}: use {use}")
     if wanted.partial:
         raise ValueError("search: a term needs a value, for example status:429, and a line has at most 50 terms")
     terms = [search] if search else []

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
+_SHOWN = "The service received "  # a failure text that has a summary
 _INBOX: "pytest.StashKey[PushInbox]" = pytest.StashKey()  # set in tests that use the fixture, directly or not
 
 
@@ -74,6 +75,6 @@ def pytest_runtest_makereport(
     report = yield
     inbox = item.stash.get(_INBOX, None)
     # The inbox is deleted at teardown.
-    if inbox is not None and report.failed and report.when != "teardown" and not inbox.shows_summary:
+    if inbox is not None and report.failed and report.when != "teardown" and _SHOWN not in report.longreprtext:
         report.sections.append(("Push service", inbox.summary()))
     return report

@@ -19,7 +19,7 @@ from pushsdk.emulator.control.routes import route
 from pushsdk.emulator.faults import PRESETS, Preset, Rules, preset
 from pushsdk.emulator.guard import PREFIX, Refused
 from pushsdk.emulator.http_io import PRIVATE, connection_of, json_response, read_body, refuse
-from pushsdk.emulator.inboxes import Changes, InboxState
+from pushsdk.emulator.inboxes import InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
 from pushsdk.emulator.store.database import StoreError
@@ -235,7 +235,7 @@ class Control:
 
     def _delete(self, inbox: InboxState, search: Search, only: int | None) -> views.DeleteResult:
         deleted = self._store.delete(inbox.ref, search, only=only)
-        inbox.publish("deleted", id=only)
+        inbox.publish("deleted", only=only)
         return views.DeleteResult(deleted)
 
     # Events
@@ -249,7 +249,7 @@ class Control:
         response = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream"})
         with suppress(ConnectionError):  # the client disconnected
             await response.prepare(request)
-            seen, quiet = dict(inbox.changes), 0
+            seen, quiet = len(inbox.changes), 0
             newest, _ = await self._new_requests(inbox, 0)
             frames = _frame("hello", {})
             while not end.done():
@@ -258,10 +258,10 @@ class Control:
                     frames, quiet = b"", 0
                 await asyncio.wait((end,), timeout=_LOOK_INTERVAL)
                 quiet += 1
-                if inbox.changes != seen:
-                    before, seen = seen, dict(inbox.changes)
-                    newest, frames = await self._new_requests(inbox, newest)
-                    frames += b"".join(_other_changes(before, seen))
+                changes = inbox.changes[seen:]
+                seen += len(changes)
+                newest, frames = await self._new_requests(inbox, newest)
+                frames += b"".join(_frame(kind, {"id": only}) for kind, only in changes)
         return response
 
     async def _new_requests(self, inbox: InboxState, after: int) -> tuple[int, bytes]:
@@ -333,14 +333,6 @@ def _refused(status: int) -> Iterator[None]:
         yield
     except ValueError as error:
         raise Refused(status, str(error)) from None
-
-
-def _other_changes(before: Changes, now: Changes) -> Iterator[bytes]:
-    """Yield a frame for each kind of change but requests, with the id if there was one change."""
-    for kind, (number, last) in now.items():
-        known, _ = before.get(kind, (0, None))
-        if kind != "request" and number > known:
-            yield _frame(kind, {"id": last if number == known + 1 else None})
 
 
 def _frame(event: str, data: object) -> bytes:
