@@ -840,7 +840,7 @@ RUNS = [
     ),
     Bug(
         "a run in another terminal can not be stopped",
-        "_runs.run_file.journal:Journal.stopped_by",
+        "_runs.run_file.journal:Journal.stop_asked",
         "return None",
         "tests/runs/test_run_edges.py",
     ),

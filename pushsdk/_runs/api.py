@@ -170,8 +170,8 @@ async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: P
 
     def report(users: int) -> None:
         show(users)
-        if (by := journal.stopped_by()) is not None:
-            planner.stop("asked", f"{by} stopped it")
+        if (asked := journal.stop_asked()) is not None:
+            planner.stop(asked.by, asked.reason)
 
     planner = Planner(
         Comparison(journal) if journal.sealed else journal,
@@ -219,7 +219,7 @@ async def _send(
 ) -> BroadcastReport:
     if settings.parts:
         await engine.offload(partial(split, journal, durable=settings.durable))
-        return report_of(journal, run=settings.path)
+        return report_of(journal, run=settings.path, stop_reason=journal.stop_asked())
     pipeline = Pipeline(journal, settings, engine)
     if pipeline.ended is not None:
         tell(f"nothing was sent: {_why_nothing(journal.outcomes()[Outcome.UNKNOWN])}")

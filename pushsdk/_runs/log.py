@@ -53,8 +53,6 @@ class RunFileLog:
         self._committing: _Group | None = None
         #: The error of the first failed commit. Nothing was committed after that.
         self.failed: BaseException | None = None
-        # Who had left a stop mark when it was last read.
-        self._stopped_by: str | None = None
 
     def give_up_claims(self) -> None:
         """Settle as UNKNOWN the users whom a killed process left CLAIMED. From now on CLAIMED means in flight."""
@@ -80,11 +78,6 @@ class RunFileLog:
     def note(self, notes: Notes) -> None:
         """Write the notes with the next commit."""
         self._group().notes = notes
-
-    def stopped_by(self) -> str | None:
-        """Return who has left a stop mark; as of the last commit while a thread or another program has the file."""
-        self._stopped_by = self._journal.stopped_by() or self._stopped_by
-        return self._stopped_by
 
     async def load(self, number: int) -> Chunk:
         """Return a chunk in the plan, read in a thread if that has to wait."""
@@ -171,8 +164,6 @@ class RunFileLog:
             group.is_begun = not at_once
             try:
                 self._journal.commit(group.events, group.notes, at_once=at_once)
-                if not at_once:
-                    self.stopped_by()
             except BlockingIOError:
                 raise
             except Exception as error:  # noqa: BLE001 - raised by ``check``

@@ -24,7 +24,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._io.file_names import AnyPath
 from pushsdk._io.sender import guarded
 from pushsdk._runs.log import RunFileLog
-from pushsdk._runs.plan import ChunkRequest, Notes, StopReason, UserRange
+from pushsdk._runs.plan import ChunkRequest, Notes, UserRange
 from pushsdk._runs.progress import OnProgress, Pace
 from pushsdk._runs.run_file.file import filled_in, run_path
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
@@ -131,17 +131,13 @@ class Pipeline:
         """Say why users are left, if no failure does."""
         states = PENDING | IN_DOUBT if self._settings.on_unknown == "resend" else PENDING
         await self._log.flush()
-        if self._name_asker() is None and self._is_limited:
+        reason, asked = self.stopping.reason, self._journal.stop_asked()
+        if reason is None and self._is_limited:
             self.stopping.stop("limit", "the limit is reached: resume for the rest")
         elif not any(map(self._journal.states.count, states)):
             self.stopping.reason = None  # the run is complete all the same
-
-    def _name_asker(self) -> StopReason | None:
-        """Name who left a stop mark: while a thread or another program had the file, nobody could read it."""
-        reason, by = self.stopping.reason, self._log.stopped_by()
-        if by is not None and reason is not None and reason.by == "asked":
-            reason = self.stopping.reason = StopReason("asked", f"{by} stopped it")
-        return reason
+        elif reason is not None and asked is not None and reason.by == asked.by:
+            self.stopping.reason = asked  # it says more than the signal that came with it
 
     async def _restrict(self) -> None:
         """Leave out users who may not get pushes. They keep their state; if it is PENDING, with the reason."""
@@ -298,8 +294,8 @@ class Pipeline:
     def _tick(self) -> None:
         self._report()
         self._note()
-        if (by := self._log.stopped_by()) is not None:
-            self.stopping.stop("asked", f"{by} stopped it")
+        if (asked := self._journal.stop_asked()) is not None:
+            self.stopping.stop(asked.by, asked.reason)
 
     def _note(self, *, ended: float | None = None) -> None:
         reason = None if ended is None else self.stopping.reason

@@ -26,7 +26,7 @@ from pushsdk._core.policy import shared
 from pushsdk._core.secret import Secret
 from pushsdk._io.sender import log_to_stderr
 from pushsdk._runs.progress import TICK, Pace, Progress
-from pushsdk._runs.run_file.journal import ask_to_stop
+from pushsdk._runs.run_file.file import ask_to_stop
 from pushsdk.cli import guarded
 from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.interrupt import HANGUP, handled, signal_handlers

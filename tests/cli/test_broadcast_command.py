@@ -19,6 +19,7 @@ from support.command_line import run_apart, split, started
 from pushsdk import AsyncPushClient, cli, read_report
 from pushsdk._runs import stopping
 from pushsdk._runs.plan import Chunk, Header
+from pushsdk._runs.run_file.file import RunFilePath
 from pushsdk._runs.run_file.journal import Journal
 from pushsdk.cli.commands import runs
 from pushsdk.cli.options import command_line
@@ -109,7 +110,7 @@ def test_other_users_for_a_run_are_refused_with_both_numbers_and_the_options(bro
 
 
 def test_a_plan_that_is_stopped_is_not_resumed(broadcast, service, monkeypatch):
-    monkeypatch.setattr(Journal, "stopped_by", lambda _: "bob")
+    monkeypatch.setattr(RunFilePath, "stopped_by", lambda _: "bob")
     result = broadcast()
     assert result.err == "stopped: bob stopped it before all its users were read: nothing was sent\n"
     assert result.code == 130

@@ -19,8 +19,8 @@ from pushsdk import (
 from pushsdk._io.threads import in_thread
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
-from pushsdk._runs.run_file.file import RunFile, RunFilePath
-from pushsdk._runs.run_file.journal import Journal, ask_to_stop
+from pushsdk._runs.run_file.file import ask_to_stop
+from pushsdk._runs.run_file.journal import Journal
 
 SMALL = Batching(max_users=4)
 ONE = Limits(in_flight=1)
@@ -198,14 +198,16 @@ async def test_a_stop_mark_ends_the_planning_and_nothing_is_sent(tmp_path, plann
     assert len(service.requests) == planned
 
 
-def test_a_damaged_stop_mark_stops_nothing(tmp_path):
-    journal = make_run(tmp_path / "run")
-    ask_to_stop(tmp_path / "run", "bob")
-    assert journal.stopped_by() == "bob"
-    with closing(RunFile.open(RunFilePath(tmp_path / "run", write=False), write=False)) as file:
-        file.leave_mark(b"bob", 0)
-    assert journal.stopped_by() is None
-    journal.close()
+def test_a_stop_mark_of_a_killed_process_or_another_user_stops_nothing(tmp_path):
+    mark = tmp_path / "run-stop"
+    mark.write_text("bob")
+    with closing(make_run(tmp_path / "run")) as journal:
+        assert journal.stop_asked() is None
+        ask_to_stop(tmp_path / "run", "bob")
+        assert journal.stop_asked().reason == "bob stopped it"
+        mark.chmod(0o622)
+        assert journal.stop_asked() is None
+    assert not mark.exists()
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

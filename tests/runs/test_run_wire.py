@@ -18,7 +18,8 @@ from support.wire_faults import Step, always, answering, good, hold, only, take,
 from support.wire_rig import meeting
 
 from pushsdk import Batching, Limits, Outcome, RetryPolicy, RunFileError, Timeout, read_report
-from pushsdk._runs.run_file.journal import Journal, ask_to_stop
+from pushsdk._runs.run_file.file import ask_to_stop
+from pushsdk._runs.run_file.journal import Journal
 
 ONE = {"batching": Batching(max_users=1), "limits": Limits(in_flight=1), "retry": RetryPolicy.safe()}
 
@@ -166,12 +167,11 @@ async def test_a_lock_of_the_run_file_does_not_stop_the_loop_while_it_is_planned
         assert (await client.broadcast(users(), MESSAGE, run=tmp_path / "run")).accepted == 20_000
 
 
-async def test_a_run_says_who_stopped_it_though_its_file_was_locked(tmp_path):
+async def test_a_run_says_who_stopped_it_though_a_signal_came_too(tmp_path):
     stop = asyncio.Event()
 
     async def answer(wire):
         ask_to_stop(tmp_path / "run", "bob")
-        lock(tmp_path / "run", "EXCLUSIVE")
         stop.set()
         await good.run(wire)
 

@@ -11,7 +11,6 @@ import re
 import sqlite3
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +20,7 @@ from pushsdk._core.damage import is_filled
 from pushsdk._core.errors import Advice, RunFileError, RunInUseError
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.file_names import check_path
-from pushsdk._io.files import database_objection, is_locked, lock, sync_folder, write_new
+from pushsdk._io.files import database_objection, is_locked, lock, objection, sync_folder, write_new
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import connect
 
@@ -103,8 +102,6 @@ class RunFilePath:
     def __init__(self, path: Path, *, write: bool) -> None:
         """Lock the file for writing. Raise RunFileError if another process or journal has locked it."""
         self.path = path
-        #: Seconds since the epoch; before the lock is held.
-        self.opened = time.time()
         # Releases the lock; set while the lock is held.
         self._release: Callable[[], None] | None = None
         with told(path, "its folder can't be used"):
@@ -112,21 +109,38 @@ class RunFilePath:
             self.path = path = path.parent.resolve(strict=True) / path.name
         if write:
             with told(path, "its folder can't be used"):
-                self._release = lock(self._lock)
+                self._release = lock(self._beside("-lock"))
+            self._drop_mark()  # of a process that was killed
+
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(self.path.name + suffix)
 
     @property
-    def _lock(self) -> Path:
-        return self.path.with_name(self.path.name + "-lock")
+    def mark(self) -> Path:
+        """The stop mark: a file that names who asks the process with the lock to stop."""
+        return self._beside("-stop")
 
     @property
     def in_use(self) -> bool:
         """Return True if another process or journal is writing to the file now."""
-        return is_locked(self._lock)
+        return is_locked(self._beside("-lock"))
+
+    def stopped_by(self) -> str:
+        """Return who has left a stop mark for the process that holds the lock; an empty text if nobody has."""
+        with suppress(OSError):
+            if objection(os.lstat(self.mark)) is None:  # a link has one, too
+                return self.mark.read_text(encoding="utf-8")
+        return ""
+
+    def _drop_mark(self) -> None:
+        with suppress(OSError):
+            self.mark.unlink()
 
     def release(self) -> None:
         """Release the lock. Safe to call again."""
         if self._release is not None:
             release, self._release = self._release, None
+            self._drop_mark()
             release()
 
     @contextmanager
@@ -147,7 +161,7 @@ class RunFilePath:
             raise run_file_error(self.path, "it is not a file: pass the path of a run file")
         if why := database_objection(self.path, file):
             raise run_file_error(self.path, why)
-        if os.path.lexists(f"{self.path}-wal"):
+        if os.path.lexists(self._beside("-wal")):
             # SQLite would write the log into the file.
             raise run_file_error(self.path, "a -wal file is beside it, which no run makes: move that file away")
         return file.st_size
@@ -165,12 +179,22 @@ class RunFilePath:
         """Remove the file and its rollback journal."""
         with told(self.path, "its incomplete plan can't be removed"):
             self.path.unlink()
-            self.path.with_name(self.path.name + "-journal").unlink(missing_ok=True)
+            self._beside("-journal").unlink(missing_ok=True)
 
     def drop(self) -> None:
         """Clear after an error, which says more than another one would."""
         with suppress(RunFileError):
             self.clear()
+
+
+def ask_to_stop(path: Path, by: str) -> None:
+    """Leave a stop mark for the process that writes to a run file. Raise RunFileError if there is none."""
+    run_path = RunFilePath(path, write=False)
+    run_path.check()
+    if not run_path.in_use:
+        raise run_file_error(path, "no process is sending it")
+    with told(path, "its stop mark can't be left"), suppress(FileExistsError):
+        write_new(run_path.mark, by.encode(errors="replace"), durable=False)
 
 
 class RunFile:
@@ -298,12 +322,6 @@ class RunFile:
             raise BlockingIOError from None
         finally:
             self._turn.release()
-
-    def leave_mark(self, data: bytes, crc: int) -> None:
-        """Write the stop mark into a file that was opened for reading: another process writes the rest."""
-        with self.closed_on_error():
-            self._db.execute("PRAGMA query_only = OFF")
-            self._db.execute("INSERT OR REPLACE INTO meta VALUES (3, ?, ?)", (data, crc))
 
     def damaged(self) -> RunFileError:
         """Return the error for a file with damaged content."""

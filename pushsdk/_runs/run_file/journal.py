@@ -5,12 +5,11 @@ each log row continues the checksum from the row before, and the head names the 
 """
 
 import hashlib
-import time
 from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
@@ -21,7 +20,7 @@ from pushsdk._core.decisions import IN_FLIGHT, OUTCOMES, reason_of
 from pushsdk._core.errors import RunFileError, RunPlanError
 from pushsdk._core.outcome import Guarded, Outcome
 from pushsdk._core.user_states import UserState, UserStates
-from pushsdk._runs.plan import Chunk, Event, Header, Notes, UserRange
+from pushsdk._runs.plan import Chunk, Event, Header, Notes, StopReason, UserRange
 from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_file_error
 
 # Rows per query: a reader blocks the writer for one query at most, and holds no more rows in memory.
@@ -35,7 +34,6 @@ _SELECT_ENDS = (
     "SELECT meta.data, meta.crc, head.seq, head.crc, (SELECT max(seq) FROM log) FROM meta, head WHERE meta.id = 1"
 )
 _SELECT_NOTES = "SELECT data, crc FROM meta WHERE id = 2"
-_SELECT_MARK = "SELECT data, crc FROM meta WHERE id = 3"
 _SELECT_PLAN = "SELECT first, data, crc FROM plan WHERE first >= ? ORDER BY first LIMIT ?"
 _SELECT_PACK = "SELECT first, data, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
 _SELECT_LOG = "SELECT data, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
@@ -80,14 +78,6 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
 
     header: Header
     seal: Seal | None
-
-
-class StopMark(msgspec.Struct, frozen=True, array_like=True):
-    """A request to stop, for the process that was sending the run at that time."""
-
-    at: float
-    """Seconds since the epoch."""
-    by: str
 
 
 class Journal:
@@ -247,16 +237,10 @@ class Journal:
             first, chunks = self._pack = self._fetch(number, at_once)
         return chunks[number - first]
 
-    def stopped_by(self, since: float | None = None) -> str | None:
-        """Return who has left a stop mark since this Unix time, by default the time when the journal was opened.
-
-        None also if that can't be read at once.
-        """
-        with suppress(Damaged, RunFileError, BlockingIOError):
-            for row in self._file.read(_SELECT_MARK, at_once=True):
-                mark = _decode(_MARK, row)
-                return mark.by if mark.at >= (self._run_path.opened if since is None else since) else None
-        return None
+    def stop_asked(self) -> StopReason | None:
+        """Return the reason to stop if somebody has left a stop mark for this process."""
+        by = self._run_path.stopped_by()
+        return StopReason("asked", f"{by} stopped it") if by else None
 
     def outcomes(self) -> dict[Outcome, int]:
         """Return how many planned users have each outcome. Cheap."""
@@ -371,19 +355,9 @@ class Journal:
         raise self._file.damaged()
 
 
-def ask_to_stop(path: Path, by: str) -> None:
-    """Ask the process that sends a run to stop. Raises RunFileError if there is none."""
-    run_path = RunFilePath(path, write=False)
-    with closing(RunFile.open(run_path, write=False)) as file:
-        file.leave_mark(*_encode(StopMark(time.time(), by)))
-    if not run_path.in_use:
-        raise run_file_error(path, "no process is sending it")
-
-
 _encoder = msgspec.msgpack.Encoder()
 _META = msgspec.msgpack.Decoder(Meta)
 _NOTES = msgspec.msgpack.Decoder(Notes)
-_MARK = msgspec.msgpack.Decoder(StopMark)
 _CHUNKS = msgspec.msgpack.Decoder(list[Chunk])
 _EVENTS = msgspec.msgpack.Decoder(list[Event])
 

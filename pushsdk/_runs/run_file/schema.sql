@@ -1,4 +1,4 @@
--- Row 1: the header, and the seal once the plan is complete. Row 2: the notes. Row 3: the stop mark.
+-- Row 1: the header, and the seal once the plan is complete. Row 2: the notes.
 CREATE TABLE meta (id INTEGER PRIMARY KEY, data BLOB NOT NULL, crc INTEGER NOT NULL);
 -- One row: number and checksum of the log's last row, to detect its loss.
 CREATE TABLE head (id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, crc INTEGER NOT NULL);

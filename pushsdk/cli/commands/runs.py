@@ -33,8 +33,8 @@ from pushsdk._runs.folder import PLAN, check_plan, planned_files
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.planner import Planner
 from pushsdk._runs.report import rows_of, write_rows
-from pushsdk._runs.run_file.file import filled_in, run_path
-from pushsdk._runs.run_file.journal import Journal, ask_to_stop
+from pushsdk._runs.run_file.file import ask_to_stop, filled_in, run_path
+from pushsdk._runs.run_file.journal import Journal
 from pushsdk.cli.commands.message import draw, previews
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.files import DryRun, MessageOptions, has_users, open_users, print_request, utf8
@@ -483,12 +483,12 @@ class _Folder(NamedTuple):
 
     async def send(self, client: pushsdk.AsyncPushClient, given: dict[str, Any]) -> pushsdk.BroadcastReport:
         """Plan the run files, and have them sent."""
-        run, begun, started = self.run, time.time(), time.monotonic()
+        run, started = self.run, time.monotonic()
         with suppress(OSError):  # the error of the file in it says more
             run.mkdir(0o700)
         result = await self.plan(client, {**given, "parts": self.parts})
         show, stop = given.pop("on_progress"), given.pop("stop")
-        if not result.planned or stop.is_set():
+        if not result.planned or result.stopped or stop.is_set():
             with suppress(pushsdk.RunFileError):  # the plan is incomplete
                 return msgspec.structs.replace(
                     pushsdk.read_report(run), stopped=result.stopped, stopped_by=result.stopped_by
@@ -497,14 +497,14 @@ class _Folder(NamedTuple):
         with closing(Journal.open(run / PLAN, write=True)) as plan:
             files = [*map(pushsdk.read_report, planned_files(run, plan.header.parts))]
             code = await send_folder(
-                self.children, files, self.settings, given, show, lambda: stop.is_set() or plan.stopped_by(begun)
+                self.children, files, self.settings, given, show, lambda: stop.is_set() or plan.stop_asked()
             )
-            by = plan.stopped_by(begun)
+            asked = plan.stop_asked()
         if code > Exit.INCOMPLETE and not stop.is_set():
             raise CommandError("a process failed: see its error above", Exit(code))
         result = pushsdk.read_report(run)
-        if by is not None:
-            result = msgspec.structs.replace(result, stopped=f"{by} stopped it", stopped_by="asked")
+        if asked is not None:
+            result = msgspec.structs.replace(result, stopped=asked.reason, stopped_by=asked.by)
         now = result.accepted - sum(file.accepted for file in files)
         return msgspec.structs.replace(result, accepted_now=now, seconds=time.monotonic() - started)
 
