@@ -132,8 +132,8 @@ class LoopThread:
     @property
     def is_current(self) -> bool:
         """Return True in the loop's thread."""
-        # A thread that was started after the loop's thread had ended may have its number.
-        return self.thread.ident == threading.get_ident() and self.thread.is_alive()
+        # Not by number: a thread that was started after the loop's thread had ended may have the same.
+        return threading.current_thread() is self.thread
 
     def check_thread(self) -> None:
         """Raise ConfigurationError in the loop's thread, which would wait for itself; warn in another loop's thread."""
