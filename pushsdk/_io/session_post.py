@@ -121,13 +121,15 @@ class SessionPost:
 
     async def _claimed(self, request: ApiRequest) -> tuple[bytes, Claim | None]:
         """Return the body, and the claim that it makes before its first byte."""
-        claim = request.prepare
-        if claim is None or is_own(getattr(self._session._request, "__func__", None)):
+        evidence, claim = request.evidence, request.prepare
+        # Only a real session writes: if it ends before the body is asked to, as in a hook that raises, nothing was sent.
+        evidence.touched = is_own(getattr(self._session._request, "__func__", None))
+        if claim is None or evidence.touched:
             return request.body, claim
         # A mock or a recorder may never ask the body to write. Nothing is sent before the claim.
-        request.evidence.touched = True
+        evidence.touched = True
         body = await claimed(claim)
-        request.evidence.touched = False
+        evidence.touched = False
         return body, None
 
 

@@ -36,7 +36,12 @@ def writing(evidence):
     return evidence.touched, evidence.started_writing, evidence.written, evidence.reused
 
 
-NONE = Secret.of({})
+def over(session, base_url="http://127.0.0.1"):
+    """Return a transport over an injected session."""
+    settings = TransportSettings(base_url=base_url, session=session, headers=Secret.of({}))
+    return AiohttpTransport(settings, limit=4)
+
+
 FIRST = (True, True, True, False)
 AGAIN = (True, True, True, True)
 
@@ -70,8 +75,7 @@ async def test_a_shared_connection_then_carries_the_sessions_other_responses_who
         WireServer(lambda moment, _: next(answers).run if moment == "request" else None) as server,
         aiohttp.ClientSession() as session,
     ):
-        settings = TransportSettings(base_url=server.base_url, session=session, headers=NONE)
-        await post(AiohttpTransport(settings, limit=4))
+        await post(over(session, server.base_url))
         async with session.post(server.base_url, data=BODY) as other:
             assert await other.read() == large
     assert server.connections == 1
@@ -108,9 +112,7 @@ async def test_after_a_failure_to_connect_the_name_is_looked_up_again(trouble, i
 
 async def test_a_session_without_names_has_none_to_look_up_again(tmp_path):
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(tmp_path / "nobody"))) as session:
-        transport = AiohttpTransport(
-            TransportSettings(base_url="http://127.0.0.1", session=session, headers=NONE), limit=4
-        )
+        transport = over(session)
         assert (await post(transport)).failure is Failure.REFUSED
 
 
@@ -142,13 +144,14 @@ async def test_no_tls_is_named_for_a_connection_without_it(monkeypatch):
     assert "TLS" not in evidence.reason
 
 
-async def test_an_unexpected_exception_is_a_failure():
-    async with rigged() as (server, transport):
-        evidence = await post(transport, key=Secret.of("a\r\nb"))
+async def test_an_unexpected_exception_before_the_first_byte_is_a_failure_that_sent_nothing():
+    config = aiohttp.TraceConfig()
+    config.on_request_start.append(lambda *_: 1 / 0)
+    async with aiohttp.ClientSession(trace_configs=[config]) as session:
+        evidence = await post(over(session))
     assert evidence.failure == Failure.OTHER
-    assert evidence.reason == "ValueError"
-    assert server.begun == 0
-    assert not evidence.started_writing
+    assert evidence.reason == "ZeroDivisionError"
+    assert writing(evidence) == (True, False, False, False)
 
 
 # --- bodies ---
@@ -166,10 +169,7 @@ class OlderRequest(aiohttp.ClientRequest):
 
 async def test_a_body_can_be_written_without_a_length():
     async with WireServer() as server, aiohttp.ClientSession(request_class=OlderRequest) as session:
-        transport = AiohttpTransport(
-            TransportSettings(base_url=server.base_url, session=session, headers=NONE), limit=4
-        )
-        assert writing(await post(transport)) == FIRST
+        assert writing(await post(over(session, server.base_url))) == FIRST
     assert server.requests[0].body == BODY
 
 
@@ -186,9 +186,7 @@ async def test_a_unix_socket_tells_only_of_bytes_that_it_has_not_taken(tmp_path,
 
     service = await asyncio.start_unix_server(answer, tmp_path / "service")
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(tmp_path / "service"))) as session:
-        settings = TransportSettings(base_url="http://127.0.0.1", session=session, headers=NONE)
-        transport = AiohttpTransport(settings, limit=4)
-        evidence = await post(transport, BODY.ljust(size))
+        evidence = await post(over(session), BODY.ljust(size))
     ended.set()
     service.close()
     await service.wait_closed()
