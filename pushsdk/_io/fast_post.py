@@ -310,16 +310,23 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._read_rest(self.handler._payload, rest)
 
     def _read_rest(self, body: Any, data: bytes, seen: int = 0) -> None:
-        """Let aiohttp's protocol parse all after the head. Bytes beside the body, such as trailers, are bounded.
-
-        After the response, an injected session may read others on this connection.
-        """
+        """Let aiohttp's protocol parse all after the head. Bytes beside the body, such as trailers, are bounded."""
         seen += len(data)
         if data:
             self.handler.data_received(data)
-        self.read = self.handler.data_received if body.is_eof() else partial(self._read_rest, body, seen=seen)
+        self.read = self._read_next if body.is_eof() else partial(self._read_rest, body, seen=seen)
         if seen - body.total_bytes > HEAD_LIMIT:
             self.transport.close()
+
+    def _read_next(self, data: bytes) -> None:
+        """Let aiohttp's protocol parse other responses: an injected session may send requests on this connection.
+
+        No further push, if they begin with a part of a head: perhaps nobody asked for it.
+        """
+        self.read = self.handler.data_received
+        self.read(data)
+        if not self.handler._buffer:
+            self.handler.force_close()
 
     def _record(self, status: int) -> None:
         """Record the status, and the latency of a 2xx on a new connection: connecting does not count.

@@ -6,7 +6,7 @@ import pytest
 from support import wire_tls
 from support.wire_faults import only, step, take, when
 from support.wire_judge import Ledger
-from support.wire_network import closed, late_408, noticed, reset, spoiled, stray_204
+from support.wire_network import closed, noticed, reset, spoiled, stray_204, told
 from support.wire_rig import AMONG, HTTP_OR_HTTPS, OWN_OR_INJECTED, QUICK, client_of, meeting
 from support.wire_server import WireServer
 
@@ -37,7 +37,9 @@ async def test_a_whole_pool_of_stale_connections_is_replaced_and_fails_no_call(p
 
 @OWN_OR_INJECTED
 @HTTP_OR_HTTPS
-@pytest.mark.parametrize("spoil", [closed, reset, stray_204, late_408], ids=["closed", "reset", "204", "408"])
+@pytest.mark.parametrize(
+    "spoil", [closed, reset, stray_204, told(b"HTTP/1.1 408 Request")], ids=["closed", "reset", "204", "half a 408"]
+)
 async def test_a_spoiled_connection_is_found_out_at_whatever_turn_of_the_loop(spoil, injected, tls):
     ledger = Ledger()
     async with serving(tls) as server, client_of(server, injected=injected, timeout=PATIENT) as client:
