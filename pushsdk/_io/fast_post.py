@@ -72,6 +72,13 @@ match_plain_204 = re.compile(
     rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,99}:[\t -~\x80-\xff]{0,4096})\r\n){0,64}"
     rb"\r\n"
 ).fullmatch
+# A proxy and the application may both add the length: RFC 9110 (8.6) lets a recipient take equal ones for one.
+_without_repeats = partial(
+    re.compile(
+        rb"(?i)\r\ncontent-length:[ \t]*(\d+)[ \t]*(?=\r\n(?:[^\r\n]+\r\n){0,64}?content-length:[ \t]*\1[ \t]*\r\n)"
+    ).sub,
+    b"",
+)
 _find_timeout = re.compile(r"timeout *= *(\d{1,9})", re.IGNORECASE).search
 
 
@@ -276,7 +283,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.read, lines = partial(self._read_head, seen=seen + len(data)), io.BytesIO(data)
         # Up to the empty line, then by lines: this read may begin within the empty line, or with a 1xx.
         size = 0 if data[:1] in (b"\r", b"\n") else data.find(b"\r\n\r\n") + 4
-        for piece in itertools.chain([lines.read(size)], lines):
+        for piece in itertools.chain([_without_repeats(lines.read(size))], lines):
             self.handler.data_received(piece)
             if self.transport.is_closing():
                 return  # the parser refused it

@@ -122,7 +122,7 @@ class SessionPost:
     async def _claimed(self, request: ApiRequest) -> tuple[bytes, Claim | None]:
         """Return the body, and the claim that it makes before its first byte."""
         evidence, claim = request.evidence, request.prepare
-        # Only a real session writes: if it ends before the body is asked to, as in a hook that raises, nothing was sent.
+        # A real session asks the body to write: if it ends before, as by a hook that raises, nothing was sent.
         evidence.touched = is_own(getattr(self._session._request, "__func__", None))
         if claim is None or evidence.touched:
             return request.body, claim
