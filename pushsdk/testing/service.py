@@ -19,7 +19,7 @@ from pushsdk._core.kinds import check
 from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._core.words import count as counted
-from pushsdk._io.request import ApiRequest
+from pushsdk._io.request import ApiRequest, Claim
 from pushsdk.client import AsyncPushClient
 from pushsdk.emulator.faults import UNCONNECTED, Fault, FaultDecision, Rules, headers_of
 from pushsdk.options import ClientOptions
@@ -41,7 +41,9 @@ class FakeRequest:
     ``headers`` are the headers for this request alone, such as ``traceparent``.
     """
 
-    def __init__(self, path: str, body: bytes, api_key: str, headers: Mapping[str, str] | None) -> None:
+    def __init__(
+        self, path: str, body: bytes, api_key: str, headers: Mapping[str, str] | None, claim: Claim | None
+    ) -> None:
         self.path = path
         self.api_key = api_key
         self.headers: Mapping[str, str] = headers or {}
@@ -49,6 +51,9 @@ class FakeRequest:
         self.started: float = asyncio.get_running_loop().time()
         self.ended: float | None = None  # set by the service, even if the request fails
         self.accepted: bool = False  # set by the service
+        self._claim = claim
+        # False while the client claims the users, and after a claim that was refused or cancelled.
+        self._is_sent = True
 
     def _set_body(self, body: bytes) -> None:
         content = msgspec.json.decode(body)
@@ -69,6 +74,20 @@ class FakeRequest:
 
     def __repr__(self) -> str:
         return f"FakeRequest({self.path!r}, users={len(self.user_ids)}, accepted={self.accepted})"
+
+    async def _claim_users(self, evidence: Evidence) -> bool:
+        """Claim the users, as a client does once it is connected. Return False if no user is left to send to."""
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            self._is_sent = False
+            body = await claim()
+            if body is None:
+                evidence.failure = Failure.UNCLAIMED
+                return False
+            self._is_sent = True
+            if body is not self.body:
+                self._set_body(body)
+        return True
 
 
 _Then = Callable[[FakeRequest], Fault | None]
@@ -138,16 +157,20 @@ class FakeService:
 
     async def post(self, sent: ApiRequest) -> None:
         """Receive a request; called by the client."""
-        span = sent.flight.span
-        sent.evidence.touched = True
+        operation, evidence, span = sent.operation, sent.evidence, sent.flight.span
+        evidence.touched = True
         headers = None if span is None else span.headers
-        request = FakeRequest(sent.operation.path, sent.body, sent.key.reveal(), headers)
+        request = FakeRequest(operation.path, sent.body, sent.key.reveal(), headers, sent.prepare)
+        self.requests.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             with nullcontext() if span is None else span.current():
-                await self._serve_request(request, sent)
+                await self._serve_request(request, evidence, read=operation.returns_body)
         finally:
+            if not request._is_sent:
+                # No byte left the client, so the service never saw the request.
+                self.requests.remove(request)
             request.ended = asyncio.get_running_loop().time()
             self.in_flight -= 1
 
@@ -164,37 +187,28 @@ class FakeService:
         if idle:
             warn_caller(f"{counted(len(idle), 'fault')} of the FakeService never fired: {', '.join(idle)}")
 
-    async def _serve_request(self, request: FakeRequest, sent: ApiRequest) -> None:
-        """Let the request meet its fault."""
-        loop, evidence = asyncio.get_running_loop(), sent.evidence
-        opened = loop.time()
-        decision = await self._decide(request, sent)
-        if decision is None:
-            return
+    async def _serve_request(self, request: FakeRequest, evidence: Evidence, *, read: bool) -> None:
+        """Let the request meet its fault. Without ``read`` the client does not read a 204's body."""
+        loop = asyncio.get_running_loop()
+        decision, opened = self._rules.decide(*request.traits, connecting=True), loop.time()  # before it claims users
+        if decision.fault is None:
+            received = await self._receive(request, evidence)
+            if received is None:
+                return
+            decision = received
         fault, delay = decision.fault, decision.delay
         evidence.started_writing = evidence.written = fault is None or fault.fault not in UNCONNECTED
         if fault is None or fault.accepts:
             self._accept(request, delay)
         await asyncio.sleep(delay)
-        await _observe(request, fault, evidence, read=sent.operation.returns_body)
+        await _observe(request, fault, evidence, read=read)
         if evidence.status is not None and 200 <= evidence.status < 300:
             evidence.latency = loop.time() - opened
 
-    async def _decide(self, request: FakeRequest, sent: ApiRequest) -> FaultDecision | None:
-        """Return the fate of a request, None if it has no users left or ``then`` raised."""
-        decision = self._rules.decide(*request.traits, connecting=True)
-        if decision.fault is None and sent.prepare is not None:
-            # The client claims the users once it is connected, and before the service sees the request.
-            body = await sent.prepare()
-            if body is None:
-                sent.evidence.failure = Failure.UNCLAIMED
-                return None
-            request._set_body(body)
-        self.requests.append(request)
-        return self._receive(request, sent.evidence) if decision.fault is None else decision
-
-    def _receive(self, request: FakeRequest, evidence: Evidence) -> FaultDecision | None:
-        """Return the fate of a request over an open connection, None if ``then`` raised."""
+    async def _receive(self, request: FakeRequest, evidence: Evidence) -> FaultDecision | None:
+        """Return the fate of a request over an open connection, None if it has no users left or ``then`` raised."""
+        if not await request._claim_users(evidence):
+            return None
         decision = self._rules.decide(*request.traits)
         if decision.fault is not None or self._then is None:
             return decision
@@ -220,7 +234,7 @@ class FakeService:
 
 
 async def _observe(request: FakeRequest, fault: Fault | None, evidence: Evidence, *, read: bool) -> None:
-    """Record the evidence that the client observes. Without ``read`` the client does not read a 204's body."""
+    """Record the evidence that the client observes."""
     if fault is not None and fault.fault in _ENDLESS:
         await asyncio.get_running_loop().create_future()
     if fault is not None and fault.fault in _FAILURES and fault.at != "body":
