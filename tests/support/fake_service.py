@@ -23,22 +23,7 @@ OTHER = {"title": {"en": "Other"}}
 
 
 class Request(UsersRequest):
-    """A request to be met by hand. The service sets its ``evidence``, ``service``, ``returns_body`` and ``claim``."""
-
-    #: False while the client claims the users, and after a claim that was refused or cancelled.
-    is_sent = True
-
-    async def claim_users(self):
-        """Claim the users, as a client does once it is connected. Return False if no user is left to send to."""
-        if self.claim is not None:
-            self.is_sent = False
-            body = await self.claim()
-            if body is None:
-                self.evidence.failure = Failure.UNCLAIMED
-                return False
-            self.is_sent = True
-            self._set_body(body)
-        return True
+    """A request to be met by hand. The service sets its ``evidence``, ``service`` and ``returns_body``."""
 
     def write(self, *, whole=True):
         self.evidence.started_writing = True
@@ -49,6 +34,10 @@ class Request(UsersRequest):
         if status != 204 or self.returns_body:
             self.evidence.headers = CIMultiDict(headers or {})
             self.evidence.body = body
+
+    @property
+    def key(self):
+        return self.api_key
 
     @property
     def users(self):
@@ -76,7 +65,7 @@ class _Behavior:
         loop = asyncio.get_running_loop()
         opened = loop.time()
         if self.receives != "nothing":
-            if not await request.claim_users():
+            if not await request._claim_users(evidence):
                 return
             if self.receives != "claimed":
                 request.write(whole=self.receives == "all")
@@ -115,7 +104,7 @@ reset_after = functools.partial(_Behavior, failure=Failure.RESET, accepted=True,
 #: Break the connection after a part of the request.
 partial = functools.partial(_Behavior, failure=Failure.RESET, receives="part", after=LATENCY)
 #: Never respond.
-hang = _Behavior
+hang = functools.partial(_Behavior)
 #: Never open the connection.
 unreachable = functools.partial(_Behavior, receives="nothing")
 #: The connection is refused.
@@ -139,6 +128,11 @@ class FakeService(UsersService):
         return [request for request in self.requests if request.evidence.started_writing]
 
     @property
+    def campaigns(self):
+        """The number of created campaigns."""
+        return len(super().campaigns)
+
+    @property
     def sent(self):
         """The users of each request, in order."""
         return [request.user_ids for request in self.requests]
@@ -146,13 +140,11 @@ class FakeService(UsersService):
     async def close(self):
         self.closed += 1
 
-    async def _serve_request(self, request, sent):
+    async def _serve_request(self, request, evidence, *, read):
         request.__class__ = Request
-        request.evidence = sent.evidence
+        request.evidence = evidence
         request.service = self
-        request.returns_body = sent.operation.returns_body
-        request.claim = sent.prepare
-        self.requests.append(request)
+        request.returns_body = read
         scripted = [self.script.pop(0)] if self.script else []
         behavior = scripted[0] if scripted else self.then
         if not isinstance(behavior, _Behavior) and not asyncio.iscoroutinefunction(behavior):
@@ -160,9 +152,7 @@ class FakeService(UsersService):
         try:
             await behavior(request)
         finally:
-            if not request.is_sent:
-                # No byte left the client, so the service never saw the request.
-                self.requests.remove(request)
+            if not request._is_sent:
                 self.script[:0] = scripted
 
 

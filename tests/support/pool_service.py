@@ -30,7 +30,7 @@ class PoolService(FakeService):
 
     async def _work(self, request):
         loop = asyncio.get_running_loop()
-        if not await request.claim_users():
+        if not await request._claim_users(request.evidence):
             return
         request.write()
         request.evidence.reused = True
