@@ -183,19 +183,21 @@ class BatchSender:
         span, observer = None, self._sender.observer
         if observer is not None and len(batch.units) > 1:
             span = observer.batch(batch.units, batch.users)
-        try:
-            await self._send_batch(batch)
-        except asyncio.CancelledError:
-            self._cancel_rest(batch)
-            raise
-        except Exception:  # noqa: BLE001 - logged there
-            self._pending.fail(batch.units)
-        finally:
-            # Calls are left only if the loop is torn down.
-            self._pending.settle_rest(batch.units, _LOST)
-            if span is not None:
-                span.end(_tally(batch.units))
-            self.finish(batch)
+        # The client's end waits for the task, too: its calls may have left it.
+        with self._sender.work.including(batch):
+            try:
+                await self._send_batch(batch)
+            except asyncio.CancelledError:
+                self._cancel_rest(batch)
+                raise
+            except Exception:  # noqa: BLE001 - logged there
+                self._pending.fail(batch.units)
+            finally:
+                # Calls are left only if the loop is torn down.
+                self._pending.settle_rest(batch.units, _LOST)
+                if span is not None:
+                    span.end(_tally(batch.units))
+                self.finish(batch)
 
     async def _send_batch(self, batch: Batch) -> None:
         if not batch.requests:

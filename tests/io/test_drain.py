@@ -48,6 +48,21 @@ async def test_what_ends_within_the_drain_is_reported_as_it_ended():
     assert outcomes == ["Receipt", "AuthenticationError", "OutcomeUnknownError"]
 
 
+@virtual
+async def test_a_close_waits_for_the_end_of_a_request_that_its_calls_have_left():
+    async def connect(_):
+        try:
+            await asyncio.sleep(9)
+        finally:
+            await turns(9)
+
+    client = client_of(FakeService(then=connect), timeout=1.0)
+    await asyncio.gather(
+        client.send("a", MESSAGE), client.send("b", MESSAGE), client.aclose(2.0), return_exceptions=True
+    )
+    assert client.stats().in_flight == 0
+
+
 # -- in the loop turn in which a crowd is through -------------------------------------------------------------------
 
 

@@ -150,7 +150,6 @@ async def test_an_unexpected_exception_before_the_first_byte_is_a_failure_that_s
     async with aiohttp.ClientSession(trace_configs=[config]) as session:
         evidence = await post(over(session))
     assert evidence.failure == Failure.OTHER
-    assert evidence.reason == "ZeroDivisionError"
     assert writing(evidence) == (True, False, False, False)
 
 

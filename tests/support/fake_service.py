@@ -36,10 +36,6 @@ class Request(UsersRequest):
             self.evidence.body = body
 
     @property
-    def key(self):
-        return self.api_key
-
-    @property
     def users(self):
         return self.user_ids
 
@@ -104,7 +100,7 @@ reset_after = functools.partial(_Behavior, failure=Failure.RESET, accepted=True,
 #: Break the connection after a part of the request.
 partial = functools.partial(_Behavior, failure=Failure.RESET, receives="part", after=LATENCY)
 #: Never respond.
-hang = functools.partial(_Behavior)
+hang = _Behavior
 #: Never open the connection.
 unreachable = functools.partial(_Behavior, receives="nothing")
 #: The connection is refused.
@@ -126,11 +122,6 @@ class FakeService(UsersService):
     def written(self):
         """The requests of which at least one byte has left the client."""
         return [request for request in self.requests if request.evidence.started_writing]
-
-    @property
-    def campaigns(self):
-        """The number of created campaigns."""
-        return len(super().campaigns)
 
     @property
     def sent(self):
