@@ -25,7 +25,7 @@ from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
 from pushsdk.emulator.store.queries import InboxRef, Store
-from pushsdk.emulator.store.records import Campaign, Delivered, Push, RequestSummary
+from pushsdk.emulator.store.records import Campaign, Push, RequestSummary
 from pushsdk.emulator.store.search import parse
 from pushsdk.emulator.web import Pages
 
@@ -136,12 +136,12 @@ class Accepted:
     @property
     def pushes(self) -> Sequence[Push]:
         """The stored accepted push send requests, oldest first."""
-        return self._store.pushes(self._ref)
+        return tuple(sent for sent in self._store.sent(self._ref) if isinstance(sent, Push))
 
     @property
     def campaigns(self) -> Sequence[Campaign]:
         """The stored accepted campaigns, oldest first."""
-        return self._store.campaigns(self._ref)
+        return tuple(sent for sent in self._store.sent(self._ref) if isinstance(sent, Campaign))
 
     def accepted(self, user_id: str) -> int:
         """Count the accepted pushes to this user; an id twice in one request counts twice."""
@@ -187,11 +187,6 @@ class Inbox(Limited):
     def requests(self, search: str = "") -> Sequence[RequestSummary]:
         """Return the stored requests that the page's search line finds, refused ones too, oldest first."""
         return self._store.requests(self._ref, parse(search), limit=-1)[::-1]
-
-    def delivered(self, user_id: str) -> Sequence[Delivered]:
-        """Return the newest 1,000 stored pushes that this user got, oldest first."""
-        check("user_id", user_id, str, ValueError)
-        return self._store.delivered(self._ref, user_id)[1]
 
     @property
     def faults(self) -> Sequence[Fault]:

@@ -19,7 +19,7 @@ from pushsdk._core.words import count as counted
 from pushsdk.emulator import Campaign, Emulator, Fault, Push
 from pushsdk.emulator.faults import Rules, preset
 from pushsdk.emulator.server import Limited, Shift
-from pushsdk.emulator.store.records import Delivered, RequestSummary
+from pushsdk.emulator.store.records import RequestSummary
 from pushsdk.emulator.store.search import parse
 
 __tracebackhide__ = True  # by pytest: a failure shows the test's line
@@ -83,7 +83,7 @@ class SentPush(Struct, frozen=True, kw_only=True):
     body: dict[str, str]
 
 
-def _sent_push(source: Push | Campaign | Delivered) -> SentPush:
+def _sent_push(source: Push | Campaign) -> SentPush:
     """Return an accepted push or campaign."""
     content = msgspec.json.decode(source.body)
     message, custom_fields = content.get("message", {}), content.get("customFields")
@@ -115,7 +115,7 @@ class FaultContext:
         self._required = required  # how many faults must fire
         self._seed = seed
         self._counts: Callable[[], Mapping[str, int]] = dict  # set by __enter__
-        self._newest = 0  # last request id before; set by __enter__
+        self._before = 0  # requests before; set by __enter__
         which = "This fault was" if len(faults) == 1 else "These faults were"
         never_used = f"{which} never used: write `with push.fault(...):`\n{_calls(faults)}"
         #: Failure message that no error has raised yet; set by __enter__ and __exit__.
@@ -127,7 +127,7 @@ class FaultContext:
         return sum(self._counts().values())
 
     def __enter__(self) -> Self:
-        self._newest = max((request.id for request in self._inbox.requests()), default=0)
+        self._before = len(self._inbox.requests())
         self._added = self._inbox.adding(self._faults, seed=self._seed)
         self._counts = self._added.__enter__()
         self.pending_failure = None
@@ -148,7 +148,7 @@ class FaultContext:
             error.add_note(self.pending_failure)
 
     def _never_fired(self, idle: Sequence[Fault]) -> str:
-        requests = [request for request in self._inbox.requests() if request.id > self._newest]
+        requests = self._inbox.requests()[self._before :]
         which = "This fault" if len(idle) == 1 else "These faults"
         if not requests:
             why = "no request was received in its `with`"
@@ -200,7 +200,7 @@ class PushInbox(Limited):
 
     def sent_to(self, user_id: str) -> list[SentPush]:
         """Return the pushes that this user received, oldest first."""
-        return [_sent_push(push) for push in self._inbox.delivered(user_id)]
+        return self._sent(_line(user_id))
 
     def summary(self) -> str:
         """Return the requests that the service received, as a failure text."""
@@ -228,7 +228,7 @@ class PushInbox(Limited):
         """
         check("count", count, CountOrZero | None, ValueError)
         texts = _wanted_texts(title, body, language)
-        candidates = self._sent(user_id)
+        candidates = self._sent(_line(user_id))
         matches = [push for push in candidates if _has_texts(push, texts, language)]
         if not matches if count is None else len(matches) != count:
             self._fail(
@@ -239,7 +239,7 @@ class PushInbox(Limited):
 
     def assert_nothing_sent(self, user_id: str | None = None) -> None:
         """Fail if a push or campaign was accepted, or a push to this user."""
-        if sent := self._sent(user_id):
+        if sent := self._sent(_line(user_id)):
             what = "push or campaign" if user_id is None else f"push to {quoted(user_id)}"
             self._fail(f"Expected no {what}, got {len(sent):,}.")
 
@@ -274,7 +274,7 @@ class PushInbox(Limited):
                 asyncio.get_running_loop()
                 error.add_note(_BLOCKS)
             raise
-        return self._all_sent(line)
+        return self._sent(line)
 
     async def until(
         self,
@@ -289,7 +289,7 @@ class PushInbox(Limited):
         line = _line(user_id, search)
         for _ in self._looks(line, count, condition, timeout):
             await asyncio.sleep(_LOOK_INTERVAL)
-        return self._all_sent(line)
+        return self._sent(line)
 
     # Faults, limits, time
 
@@ -318,14 +318,8 @@ class PushInbox(Limited):
         self.emulator.advance(seconds)
         self._ahead += seconds
 
-    def _sent(self, user_id: str | None) -> list[SentPush]:
-        return self._all_sent(_line(None, "")) if user_id is None else self.sent_to(user_id)
-
-    def _all_sent(self, line: str) -> list[SentPush]:
-        matches = {request.id for request in self._inbox.requests(line)}
-        sources: list[Push | Campaign] = [*self.pushes, *self.campaigns]
-        pushes = [_sent_push(source) for source in sources if source.id in matches]
-        return sorted(pushes, key=lambda push: push.id)
+    def _sent(self, line: str) -> list[SentPush]:
+        return [*map(_sent_push, self._store.sent(self._ref, parse(line)))]
 
     def _looks(self, line: str, count: Count, condition: Callable[[], object] | None, timeout: Delay) -> Iterator[None]:
         """Look until enough requests match or the condition is true, once more at the end; yield between looks."""
@@ -355,21 +349,22 @@ class PushInbox(Limited):
         return summary(received if requests is None else requests, elsewhere=max(0, elsewhere))
 
 
-def _line(user_id: str | None, search: str) -> str:
-    """Return the search line that finds these requests."""
-    wanted = parse(search)
+def _line(user_id: str | None, search: str = "") -> str:
+    """Return the search line that finds these requests. Raises ValueError if it would find others."""
+    check("user_id", user_id, str | None, ValueError)
+    line = search
+    if user_id is not None:
+        escaped = user_id.replace("\\", "\\\\").replace('"', '\\"')
+        line = f'user:"{escaped}" {search}'.rstrip()
+    wanted = parse(line)
     if wanted.misread:
         use = 'for example is:refused, status:429, status:4xx, group:1 or title:"two words"'
         raise ValueError(f"search: there is no {wanted.misread}: use {use}")
-    if wanted.partial:
-        raise ValueError("search: a term needs a value, for example status:429, and a line has at most 50 terms")
-    terms = [search] if search else []
-    if user_id is not None:
-        escaped = user_id.replace("\\", "\\\\").replace('"', '\\"')
-        terms.append(f'user:"{escaped}"')
     if not wanted.names_fate:
-        terms.append("is:accepted")
-    return " ".join(terms)
+        line = f"{line} is:accepted".lstrip()
+    if parse(line).partial:
+        raise ValueError("search: a term needs a value, for example status:429, and a line has at most 50 terms")
+    return line
 
 
 def _wanted_texts(title: str | None, body: str | None, language: str | None) -> dict[str, str]:

@@ -107,7 +107,6 @@ async def test_the_bodies_that_a_response_shows_are_bounded(emulator, wire, monk
     monkeypatch.setattr(handlers, "_MAX_BODIES", 2 * len(emulator.pushes[0].body))
     pushes = (await wire.get("/users/ann"))["pushes"]
     assert [push["message"] is not None for push in pushes] == [False, False, True, True]
-    assert [bool(push.body) for push in emulator.inbox().delivered("ann")] == [True] * 4
 
 
 # The end

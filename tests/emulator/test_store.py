@@ -103,7 +103,7 @@ def test_each_read_is_one_snapshot_while_others_write_and_reset(store, box):
 
     def look():
         while not done.is_set():
-            accepted, pushes = store.delivered(store.find("key"), "ann")
+            accepted, pushes = store.delivered(store.find("key"), "ann", size=0)
             if accepted != sum(push.times for push in pushes):
                 return accepted
         return None

@@ -57,7 +57,7 @@ async def test_every_answered_request_survives_a_kill(tmp_path, requests):
     box = store.find("key")
     counted = Counter(users(store, box))
     assert responses <= counted <= starts
-    listed = Counter(user for push in store.pushes(box) for user in push.user_ids)
+    listed = Counter(user for push in store.sent(box) for user in push.user_ids)
     assert listed == counted
     assert all(store.accepted(box, user) == count for user, count in counted.items())
     assert len(store.requests(box, parse("is:accepted"), limit=-1)) == counted.total() // 3

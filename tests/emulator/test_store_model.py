@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.store_entries import campaign, duplicates, push, put, refused, users
 
-from pushsdk.emulator.store.queries import ALL_INBOXES, Store
+from pushsdk.emulator.store.queries import ALL_INBOXES, NO_BOUND, Store
 from pushsdk.emulator.store.search import parse
 
 KEYS = st.sampled_from("abc")
@@ -115,7 +115,7 @@ class Inboxes(RuleBasedStateMachine):
             listed = self.listed[key]
             assert [request.id for request in reversed(self.store.requests(box))] == [row.id for row in listed]
             assert grouped(self.store, box) == groups(listed)
-            accepted, pushes = self.store.delivered(box, "ann")
+            accepted, pushes = self.store.delivered(box, "ann", size=NO_BOUND)
             assert accepted == self.counts[key]["ann"]
             expected = [(row.id, row.users.count("ann")) for row in listed if "ann" in row.users]
             assert [(push.id, push.times) for push in pushes] == expected

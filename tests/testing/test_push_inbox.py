@@ -214,6 +214,7 @@ def test_one_fault_of_a_preset_that_fires_is_enough(inbox, send):
         (lambda push: push.fault(Fault.status(429), "flaky"), ".* a Fault, for example Fault\\.status\\(429\\).*"),
         (lambda push: push.faults(Fault.hang()), "preset must be 'flaky', .*; got Fault"),
         (lambda push: push.assert_sent(["ann"]), "user_id must be a str; got list"),
+        (lambda push: push.assert_nothing_sent(""), "search: a term needs a value, .*"),
         (lambda push: push.assert_sent(language="de"), "language needs a title or a body: .*"),
         (lambda push: push.assert_sent(count="1"), "count must be a whole number, 0 or more; got '1'"),
         (lambda push: push.advance("x"), "seconds must be a number of seconds; got 'x'"),

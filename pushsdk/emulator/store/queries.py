@@ -199,7 +199,7 @@ class Store:
             users = (UserCount(user, sum(times), max(times)) for user, times in counts if max(times) >= same)
             return list(islice(users, limit))
 
-    def delivered(self, inbox: InboxRef, user_id: str, *, size: int = NO_BOUND) -> tuple[int, list[Delivered]]:
+    def delivered(self, inbox: InboxRef, user_id: str, *, size: int) -> tuple[int, list[Delivered]]:
         """Return `accepted` and the user's newest stored pushes, oldest first, in one snapshot.
 
         Bodies are included newest first, up to ``size`` bytes in all; further ones are empty.
@@ -212,17 +212,11 @@ class Store:
 
     # Requests
 
-    def pushes(self, inbox: InboxRef) -> tuple[Push, ...]:
-        """Return the stored accepted pushes, oldest first."""
-        query = "SELECT id, body, time FROM requests WHERE inbox = ? AND endpoint = 'push' AND accepted ORDER BY id"
-        return tuple(Push(**row) for row in self._all(query, inbox.id))
-
-    def campaigns(self, inbox: InboxRef) -> tuple[Campaign, ...]:
-        """Return the stored accepted campaigns, oldest first."""
-        query = (
-            "SELECT id, campaign AS uuid, body, time FROM requests WHERE inbox = ? AND campaign NOT NULL ORDER BY id"
-        )
-        return tuple(Campaign(**row) for row in self._all(query, inbox.id))
+    def sent(self, inbox: InboxRef, search: Search = _ALL) -> list[Push | Campaign]:
+        """Return the stored accepted pushes and campaigns that a search finds, oldest first."""
+        where, values = _where(inbox, search, 0, NO_BOUND)
+        rows = self._all(f"SELECT id, body, time, campaign AS uuid {where} AND accepted ORDER BY id", *values)
+        return [Campaign(**row) if row["uuid"] else msgspec.convert({**row}, Push) for row in rows]
 
     def requests(
         self,
