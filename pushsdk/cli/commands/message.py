@@ -65,19 +65,18 @@ def preview(file: ResourceFile, /, *, fields: str = "{}", lang: str | None = Non
     """
     name, resource, kind = read_resource(file)
     message = resource if kind is MobilePush else resource.get("message", {})
-    notifications = previews(message, read_object("--fields", fields))
-    languages = [shown["language"] for shown in notifications]
+    notifications = {shown["language"]: shown for shown in previews(message, read_object("--fields", fields))}
     if lang is not None:
-        if lang not in languages:
-            raise usage_error(f"{name}: --lang must be a language of the message: {', '.join(languages) or 'none'}")
-        notifications = [notifications[languages.index(lang)]]
-    if not languages:
+        if lang not in notifications:
+            raise usage_error(f"{name}: --lang must be a language of the message: {', '.join(notifications) or 'none'}")
+        notifications = {lang: notifications[lang]}
+    if not notifications:
         warn("the message has no text: title, subtitle and body name no language")
     if json:
-        for notification in notifications:
+        for notification in notifications.values():
             print_json(notification)
     else:
-        draw(notifications)
+        draw(notifications.values())
     return Exit.DONE
 
 

@@ -424,10 +424,16 @@ def _send_run(
         _remove_empty(result, run)
     unlisted = result.reasons.get(Failure.NOT_LISTED, 0) if settings["only_users"] else 0
     _print_next_steps(result, run, command, unlisted=unlisted)
-    if result.planned and users == 0:
+    if users == 0:
+        _tell_complete(result)
+    return _exit_code(result, interrupted=interrupted)
+
+
+def _tell_complete(result: pushsdk.BroadcastReport) -> None:
+    """Say that the run was complete before."""
+    if result.planned:
         again = "" if result.unknown else "; to push again, pass a new --run"
         warn(f"nothing was sent: an earlier command completed this run{again}")
-    return _exit_code(result, interrupted=interrupted)
 
 
 def _remove_empty(result: pushsdk.BroadcastReport, run: Path) -> None:
