@@ -28,8 +28,9 @@ def environment():
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        # They live for seconds: the better compiler would not earn its time.
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+        # They live for seconds: the better compiler would not earn its time, and Spark's bytecode needs no proof.
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto "
+        "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
     }
 
 
@@ -51,7 +52,6 @@ def spark_session(master, folder, settings=None, *, connect=False):
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
-        "spark.ui.showConsoleProgress": "false",
         # As by default: what the first session of a process sets, its JVM remembers.
         "spark.speculation": "false",
         "spark.eventLog.enabled": "false",
