@@ -8,7 +8,7 @@ import duckdb
 
 from pushsdk.emulator import Fault
 from support.docs import MODULES
-from support.engine_lab import kill, processes
+from support.engine_lab import kill
 from support.programs import address_of
 
 HANGS = 300
@@ -42,14 +42,14 @@ def recipe(name, folder, service, *, users, changed):
         return subprocess.Popen([sys.executable, name], env=environment, cwd=folder, stdout=log, stderr=log)
 
 
-def ran(program, folder, service, *, victims, after):
-    """Wait for the end of a program; kill one of its workers after this number of requests."""
+def ran(program, folder, service, *, after):
+    """Wait for the end of a program; kill the first worker that sends after this number of requests."""
     with program:
         try:
             service.until(after)
-            # So a request of the victim is in flight, however long it takes to find the victim.
+            # So a request of the victim is in flight, however long it takes until it is killed.
             service.fail([Fault.delay(5.0)])
-            kill(processes(victims, program.pid)[:1])
+            kill([int((folder / "run" / "sending").read_text().split()[0])])
             service.fail([])
             assert program.wait(HANGS) == 0, (folder / "log").read_text()[-3000:]
         finally:
