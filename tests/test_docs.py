@@ -14,6 +14,7 @@ import duckdb
 import pytest
 from support.command_line import run_here
 from support.docs import DOCUMENTS, GUIDE, MODULES, README, ROOT, check_shown, is_shown, page, run, run_in_shell
+from support.patient_loop import PatientLoop
 from support.programs import run_pytest
 from support.servers import free_port
 from support.service_thread import served
@@ -105,7 +106,8 @@ def test_a_page_on_a_task_begins_with_a_whole_program_that_prints_what_is_shown(
     assert capsys.readouterr().out == output.text
 
 
-def test_a_burst_at_a_service_that_throttles_is_sent_in_the_end(capsys):
+def test_a_burst_at_a_service_that_throttles_is_sent_in_the_end(capsys, monkeypatch):
+    monkeypatch.setattr("asyncio.events.new_event_loop", PatientLoop)
     burst = MODULES["burst.py"]
     for usual, faster in {"2000": "200", "rate=20": "rate=50", ".api_key)": ".api_key, timeout=1.0)"}.items():
         burst = burst.replace(usual, faster)

@@ -19,7 +19,7 @@ def test_a_worker_is_killed(name, service, tmp_path):
     # So some requests are always in flight; the service accepts them even after their client has died.
     service.begin([Fault.delay(0.5, every=8, name="slow"), Fault.delay(0.05, name="all")])
     program = recipe(name, tmp_path, service, users=USERS, changed=SMALLER | NOTED)
-    ran(program, tmp_path, service, after=100)
+    ran(program, tmp_path, service)
     pushed = service.users()
     outcomes = outcomes_of(tmp_path)
     assert set(pushed.values()) == {1}

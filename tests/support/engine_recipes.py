@@ -21,7 +21,7 @@ def recipe(name, folder, service, *, users, changed):
         for old, new in changed.items():
             text = text.replace(old, new)
         (folder / file).write_text(text)
-    (folder / "run").mkdir(exist_ok=True)
+    (folder / "run").mkdir()
     with duckdb.connect() as db:
         rows = f"SELECT 'user-' || i AS user_id, 'N' || i AS first_name FROM range({users}) t(i)"
         db.execute(f"COPY ({rows}) TO '{folder}/users.parquet' (FORMAT parquet)")
@@ -42,11 +42,11 @@ def recipe(name, folder, service, *, users, changed):
         return subprocess.Popen([sys.executable, name], env=environment, cwd=folder, stdout=log, stderr=log)
 
 
-def ran(program, folder, service, *, after):
-    """Wait for the end of a program; kill the first worker that sends after this number of requests."""
+def ran(program, folder, service):
+    """Wait for the end of a program; kill the first worker that sends after some requests."""
     with program:
         try:
-            service.until(after)
+            service.until(100)
             # So a request of the victim is in flight, however long it takes until it is killed.
             service.fail([Fault.delay(5.0)])
             kill([int((folder / "run" / "sending").read_text().split()[0])])
