@@ -10,7 +10,7 @@ USERS = 20_000
 # Smaller requests and fewer at a time, so a kill hits the middle of the run.
 SMALLER = {"1000": "50", "run=": "limits=Limits(in_flight=4), run=", "import Audience": "import Audience, Limits"}
 # A worker that has no part yet, as the machine is busy, has nothing in flight.
-NOTED = {"    chunks =": "    (RUN / 'sending').open('a').write(f'{os.getpid()} ')\n    chunks ="}
+NOTED = {"    chunks = pq": "    (RUN / 'sending').open('a').write(f'{os.getpid()} ')\n    chunks = pq"}
 
 
 @pytest.mark.parametrize("name", ["dask_broadcast.py", "ray_broadcast.py"])
