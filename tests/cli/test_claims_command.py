@@ -74,7 +74,8 @@ def test_claimed_sends_of_an_age_are_listed_as_json_lines(command, address):
     assert row["key"] == row["job"] == key_of(1)
     assert row["users"] == 1
     assert round(row["age"] / HOUR) == 3
-    assert command("claims list --older-than 2d --claims", address).err == "found no claimed sends\n"
+    told = command("claims list --older-than 2d --key nobody --claims", address).err
+    assert told == f"found no claimed sends\n--key nobody: {MISSING}\n"
 
 
 def test_sends_and_users_are_counted(command, address):

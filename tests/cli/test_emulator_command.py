@@ -106,8 +106,9 @@ async def test_without_a_port_the_default_or_a_free_one_is_taken(monkeypatch, ca
         if not in_use:
             listener.close()
         assert await run_until(signal.SIGINT, port=None) == 0
-    page = capsys.readouterr().out.splitlines()[1].rpartition(" ")[2]
-    assert (f"127.0.0.1:{port}/" in page) is not in_use
+    output = capsys.readouterr()
+    assert (f"page at http://127.0.0.1:{port}/" in output.out) is not in_use
+    assert (f"port {port} is in use" in output.err) is in_use
 
 
 @pytest.fixture

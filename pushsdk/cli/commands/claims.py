@@ -103,6 +103,8 @@ def list_claims(
             say(f"{claimed_at}  {duration(age):>9}  {send.users:>7,}  {job}")
     if not sends:
         warn("found no claimed sends")
+    if names:
+        _tell_missing(names, _stored(store, names))
     if not json:
         _advise(sends, store)
     return Exit.DONE
@@ -126,7 +128,7 @@ def count(*, store: StoreOptions, older_than: OlderThan = None, json: Json = Fal
 def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = False) -> int:
     if not (names := _names(jobs, key)):
         raise usage_error("name a job, for example by its idempotency key: pushsdk claims show --key order-42")
-    found = with_store(store.claims, store.open, lambda opened: _claims_of(opened, [*names]))
+    found = _stored(store, names)
     for digest, claim in found.items():
         _show(digest, claim, json=json, given=names.get(digest, ""))
     sends = [*filter(None, map(claimed_in, found, found.values()))]
@@ -231,7 +233,7 @@ def _chosen(names: Mapping[str, str], older_than: timedelta | None, store: Store
         raise usage_error("pass either jobs, --key or --older-than, for example: pushsdk claims release --key order-42")
     if not names:
         return _claimed(store, older_than)
-    claims = with_store(store.claims, store.open, lambda opened: _claims_of(opened, [*names]))
+    claims = _stored(store, names)
     _tell_missing(names, claims)
     sends = list[ClaimedSend]()
     for digest, claim in claims.items():
@@ -257,6 +259,10 @@ def _users_of(sends: Sequence[ClaimedSend]) -> int:
 def _claimed(store: StoreOptions, older_than: timedelta | None) -> list[ClaimedSend]:
     seconds = older_than.total_seconds() if older_than else 0.0
     return with_store(store.claims, store.open, lambda opened: claimed(opened, older_than=seconds))
+
+
+def _stored(store: StoreOptions, names: Mapping[str, str]) -> dict[str, Claim]:
+    return with_store(store.claims, store.open, lambda opened: _claims_of(opened, [*names]))
 
 
 async def _claims_of(store: ClaimStore, names: Sequence[str]) -> dict[str, Claim]:

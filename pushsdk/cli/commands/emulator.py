@@ -193,6 +193,7 @@ async def _running(arguments: Mapping[str, Any], port: int | None, usual: int) -
                     service = await start(usual)
                 except OSError:
                     service = await start(0)
+                    warn(f"pushsdk emulator: port {usual} is in use, so it took a free one")
             else:
                 service = await start(port)
         except StoreError as error:
