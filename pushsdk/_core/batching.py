@@ -11,7 +11,7 @@ import msgspec
 
 from pushsdk._core.body import EncodedIds, join_ids
 from pushsdk._core.learned_sizes import LearnedSizes
-from pushsdk._core.outcome import Guarded, Verdict
+from pushsdk._core.outcome import Guarded, Verdict, mutable
 from pushsdk._core.policy import Batching, Options
 
 # The bytes in a push body around its parts: {"userIds":[],"message":,"customFields":}.
@@ -31,6 +31,7 @@ class Content(Guarded, msgspec.Struct, frozen=True, cache_hash=True):
 
 # Without the cycle collector: it would traverse tens of thousands of queued calls again and again. So a cycle through
 # ``Call.batch`` has to be broken by hand: a batch that is DONE drops its calls.
+@mutable
 class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     """One ``send()`` or ``submit()``: its users, and their verdicts so far."""
 
@@ -108,6 +109,7 @@ class BatchState(IntEnum):
 WAITING, SENDING, DONE = BatchState
 
 
+@mutable
 class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """Calls with equal content that share a request."""
 

@@ -20,7 +20,7 @@ from pushsdk._core.body import push_body
 from pushsdk._core.events import RequestSplit
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Failure, Outcome, Verdict, verdict_of
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Failure, Outcome, Verdict, mutable, verdict_of
 from pushsdk._core.policy import Batching
 from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, within
 from pushsdk._core.words import count
@@ -37,6 +37,7 @@ _CANCELLED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED)
 _LOST = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED)
 
 
+@mutable
 class BatchRequest(ClaimedRequest, eq=False, gc=False):
     """The request for part of a batch, whose calls leave it if they are short of time."""
 

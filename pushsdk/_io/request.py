@@ -9,7 +9,7 @@ import msgspec
 
 from pushsdk._core.attempt_times import Sent
 from pushsdk._core.operations import Operation
-from pushsdk._core.outcome import Attempt, Evidence, Failure, Guarded, Verdict, verdict_of
+from pushsdk._core.outcome import Attempt, Evidence, Failure, Guarded, Verdict, mutable, verdict_of
 from pushsdk._core.policy import Options
 from pushsdk._io.timers import DeadlineScope
 
@@ -29,6 +29,7 @@ class WholePart(msgspec.Struct, frozen=True, eq=False):
     """Number of users; 0 for a campaign."""
 
 
+@mutable
 class Flight(DeadlineScope, eq=False, gc=False):
     """One post for a request: the time that it has, and its times."""
 

@@ -18,7 +18,7 @@ from pushsdk._core import decisions
 from pushsdk._core.body import EncodedIds
 from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, decide, stop_reason
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Failure, Outcome, Verdict, verdict_of
+from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Failure, Outcome, Verdict, mutable, verdict_of
 from pushsdk._core.policy import Options
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter, within
 from pushsdk._core.stop_policy import StopPolicy
@@ -49,6 +49,7 @@ class RunLog(Protocol):
         """Write the status of users, claimed or not. Withdraw a claim on these users that is still being made."""
 
 
+@mutable
 class ChunkAttempt(ClaimedRequest, eq=False, gc=False):
     """One attempt of a ``ChunkSender``, whose users are claimed before its first byte."""
 
