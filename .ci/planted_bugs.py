@@ -347,7 +347,7 @@ BATCHES = [
     ),
     Bug(
         "merged calls go under the key of the first one",
-        "_io.keys:rekey",
+        "_io.credentials:rekey",
         """
             asks = [unit.ask for unit in request.part.units]
             for call in [getattr(unit, "call", unit) for unit in request.part.units]:

@@ -233,8 +233,6 @@ class AsyncPushClient(ClientViews):
             return await keyed.send(engine, call, content, key=idempotency_key)
         try:
             # ``queue.send``, without the cost of another coroutine: a tenth of a merged call.
-            if content.api_key is None:
-                content = await engine.queue.with_key(call, content)
             receipt = await engine.queue.submit(call, content)
         except BaseException as error:
             await engine.queue.unwind(call, error)
@@ -269,10 +267,7 @@ class AsyncPushClient(ClientViews):
             queue.refuse(call, Failure.QUEUE_FULL)
         future = call.future = SubmittedSend(loop=engine.loop)
         future.call, future.queue = call, queue
-        if content.api_key is None:
-            queue.submit_with_key(call, content)
-        else:
-            queue.submit(call, content)
+        queue.submit(call, content)
         return future
 
     async def create_campaign(

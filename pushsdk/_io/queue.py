@@ -22,8 +22,7 @@ from pushsdk._core.outcome import OUT_OF_TIME, Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
 from pushsdk._io.batch_sender import BatchSender
-from pushsdk._io.credentials import ApiKey, NoKey
-from pushsdk._io.keys import keys_of
+from pushsdk._io.credentials import NoKey, keys_of
 from pushsdk._io.pending import PendingCalls, unsettled
 from pushsdk._io.sender import RequestSender
 from pushsdk._io.timers import TICKS_PER_SECOND
@@ -83,52 +82,11 @@ class SendQueue:
     async def send(self, call: Call, content: Content) -> Receipt:
         """Send a call for which there was room. Returns its receipt or raises its PushError."""
         try:
-            if content.api_key is None:
-                content = await self.with_key(call, content)
             receipt = await self.submit(call, content)
         except BaseException as error:
             await self.unwind(call, error)
             raise
         return receipt or self.pending.conclude(call)
-
-    async def with_key(self, call: Call, content: Content) -> Content:
-        """Return the content with the key that the call's callable returns."""
-        answer: Any = self._ask(call)
-        if asyncio.isfuture(answer):
-            try:
-                (answer,) = await keys_of([answer], self.timers, content.options.timeout, call.deadline)
-            finally:
-                self._backlog.leave(len(call.users), len(call.ids))
-        return replace(content, api_key=answer)
-
-    def submit_with_key(self, call: Call, content: Content) -> None:
-        """Submit the call with its callable's key: at once, or in a task if the callable is async."""
-        answer = self._ask(call)
-        if asyncio.isfuture(answer):
-            task = self._loop.create_task(keys_of([answer], self.timers, content.options.timeout, call.deadline))
-            call.future.add_done_callback(lambda _: task.cancel())
-            task.add_done_callback(functools.partial(self._submit_later, call, content, answer))
-        else:
-            self.submit(call, replace(content, api_key=answer))
-
-    def _submit_later(self, call: Call, content: Content, answer: Any, task: Any) -> None:
-        self._backlog.leave(len(call.users), len(call.ids))
-        answer.cancel()  # the task may have been cancelled before its first step
-        # Cancelled with the loop's other tasks, not with its future; or the callable exits.
-        is_lost = task.cancelled() or task.exception() is not None
-        if call.unsettled and is_lost:
-            self.cancel(call)
-        elif call.unsettled:
-            self.submit(call, replace(content, api_key=task.result()[0]))
-
-    def _ask(self, call: Call) -> ApiKey | asyncio.Future[ApiKey]:
-        """Ask for a call's key in a copy of this context. While an async callable runs, the call is queued."""
-        call.ask = functools.partial(copy_context().run, call.ask)
-        answer: ApiKey | asyncio.Future[ApiKey] = call.ask()
-        if asyncio.isfuture(answer):
-            self._work.calls.add(call)
-            self._backlog.enter(len(call.users), len(call.ids))
-        return answer
 
     def submit(self, call: Call, content: Content) -> asyncio.Future[Receipt | None]:
         """Queue the call, and return its future.
@@ -138,6 +96,9 @@ class SendQueue:
         future: asyncio.Future[Receipt | None] = call.future
         if future is None:
             future = call.future = self._loop.create_future()
+        if content.api_key is None:
+            self._ask(call, content)
+            return future
         try:
             self._work.calls.add(call)
             if self._observer is not None and call.caller is None:
@@ -161,6 +122,32 @@ class SendQueue:
             else:
                 self._fail(call.batch)
         return future
+
+    def _ask(self, call: Call, content: Content) -> None:
+        """Submit the call with the key that its callable returns, in a copy of this context.
+
+        The call is queued while an async callable runs.
+        """
+        call.ask = functools.partial(copy_context().run, call.ask)
+        answer: Any = call.ask()
+        if asyncio.isfuture(answer):
+            self._work.calls.add(call)
+            self._backlog.enter(len(call.users), len(call.ids))
+            task = self._loop.create_task(keys_of([answer], self.timers, content.options.timeout, call.deadline))
+            call.future.add_done_callback(lambda _: task.cancel())
+            task.add_done_callback(functools.partial(self._submit_later, call, content, answer))
+        else:
+            self.submit(call, replace(content, api_key=answer))
+
+    def _submit_later(self, call: Call, content: Content, answer: Any, task: Any) -> None:
+        self._backlog.leave(len(call.users), len(call.ids))
+        answer.cancel()  # the task may have been cancelled before its first step
+        # Cancelled with the loop's other tasks, not with its future; or the callable exits.
+        is_lost = task.cancelled() or task.exception() is not None
+        if call.unsettled and is_lost:
+            self._end_unsent(call, Failure.CANCELLED)
+        elif call.unsettled:
+            self.submit(call, replace(content, api_key=task.result()[0]))
 
     def _open(self, call: Call, content: Content, *, may_linger: bool) -> None:
         """Open a batch for the call, and dispatch it: now, soon, or after the linger time."""

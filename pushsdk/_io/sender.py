@@ -27,8 +27,7 @@ from pushsdk._core.rate_limit import THROTTLES, RetryBudget, parse_retry_after, 
 from pushsdk._core.results import Counters
 from pushsdk._core.words import count, trace_of
 from pushsdk._io.backlog import Backlog
-from pushsdk._io.credentials import NoKey
-from pushsdk._io.keys import rekey
+from pushsdk._io.credentials import NoKey, rekey
 from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.request import ApiRequest, Flight, Transport
 from pushsdk._io.timers import DeadlineScope, TimerWheel
