@@ -3,7 +3,6 @@
 Decides and counts; the shell awaits. No order is promised between calls.
 """
 
-from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Self
 
@@ -45,10 +44,8 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     """Number of duplicate ids that the caller passed."""
     ask: Any = None
     """A call to the api_key callable; None for a fixed key. Unset by ``settle``: its context may refer to the call."""
-    verdict: Verdict | None = None
-    """The verdict on all users, if it is the same for all. Set by ``settle``."""
-    shares: tuple[tuple[tuple[str, ...], Verdict], ...] = ()
-    """Otherwise the verdicts so far, each with its users. Added by ``settle``."""
+    parts: tuple[tuple[tuple[str, ...], Verdict], ...] = ()
+    """The verdicts so far, each with its users: mostly one for all. Added by ``settle``."""
     abandoned: bool = False
     """True once the caller has stopped waiting. Set by the shell."""
     batch: "Batch | None" = None
@@ -71,28 +68,16 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
         Return True if that has stopped waiting. ``receipt`` is the result for a caller with one user.
         """
         count = len(users)
-        unsettled = self.unsettled = self.unsettled - count
-        if unsettled:
-            self.shares = (*self.shares, (users, verdict))
+        self.unsettled -= count
+        self.parts += ((users, verdict),)
+        if self.unsettled:
             return False
-        if self.ask is not None:
-            self.ask = None
-        if self.shares:
-            self.shares = (*self.shares, (users, verdict))
-            receipt = None
-        else:
-            self.verdict = verdict
-        future = self.future
+        self.ask, future = None, self.future
         if future is not None and not future.done():
-            if count > 1 or self.duplicates:
+            if count > 1 or self.duplicates or len(self.parts) > 1:
                 receipt = None
             future.set_result(receipt)
         return self.abandoned
-
-    @property
-    def parts(self) -> Sequence[tuple[tuple[str, ...], Verdict]]:
-        """The verdicts so far, each with its users."""
-        return self.shares if self.verdict is None else ((self.users, self.verdict),)
 
 
 class BatchState(IntEnum):

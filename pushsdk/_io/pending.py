@@ -93,17 +93,17 @@ class PendingCalls:
 
     def conclude(self, call: Call) -> Receipt:
         """Return the receipt for a call that its caller has stopped waiting for, or raise its PushError."""
-        if not call.unsettled:
-            self._work.end([call])
-        verdict = call.verdict
-        if verdict is not None and verdict.outcome is ACCEPTED and not verdict.recorded:
-            # Nearly every call.
-            return Receipt(users=len(call.users), duplicates=call.duplicates, attempts=verdict.attempts)
         parts = call.parts
         if call.unsettled:
             # The deadline has expired during a shared request, whose end is reported to ``on_event``.
             call.abandoned = True
             parts = (*parts, (unsettled(call), Verdict(outcome=Outcome.UNKNOWN, failure=Failure.DEADLINE)))
+        else:
+            self._work.end([call])
+        verdict = parts[0][1]
+        if len(parts) == 1 and verdict.outcome is ACCEPTED and not verdict.recorded:
+            # Nearly every call.
+            return Receipt(users=len(call.users), duplicates=call.duplicates, attempts=verdict.attempts)
         options = None if call.batch is None else call.batch.content.options
         job = "" if call.claims is None else call.claims.entry.job
         return conclude(call.users, call.duplicates, parts, self.target, options, job=job)
