@@ -120,7 +120,10 @@ async def keys_of(answers: Sequence[Any], timers: TimerWheel, timeout: Timeout, 
 
 
 def _key_of(waiting: Any, late: NoKey) -> Any:
-    return waiting.result() if waiting.done() and not waiting.cancelled() else late
+    if not waiting.done() or waiting.cancelled():
+        return late
+    error = waiting.exception()  # of a callable that exits
+    return waiting.result() if error is None else _no_key(error)
 
 
 def _late(expired: Failure | None, named: str) -> NoKey:

@@ -142,9 +142,7 @@ class SendQueue:
     def _submit_later(self, call: Call, content: Content, answer: Any, task: Any) -> None:
         self._backlog.leave(len(call.users), len(call.ids))
         answer.cancel()  # the task may have been cancelled before its first step
-        # Cancelled with the loop's other tasks, not with its future; or the callable exits.
-        is_lost = task.cancelled() or task.exception() is not None
-        if call.unsettled and is_lost:
+        if call.unsettled and task.cancelled():  # with the loop's other tasks, not with its future
             self._end_unsent(call, Failure.CANCELLED)
         elif call.unsettled:
             self.submit(call, replace(content, api_key=task.result()[0]))
