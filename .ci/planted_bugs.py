@@ -709,7 +709,7 @@ RUNS = [
         "users in doubt are pushed to again",
         "_core.decisions:decide",
         """
-            decision = original(verdict, in_doubt=in_doubt, resends=resends, split_on=split_on)
+            decision = original(verdict, in_doubt=in_doubt, may_resend=may_resend, split_on=split_on)
             if decision.status.state is UserState.UNKNOWN and not in_doubt:
                 return Decision(SETTLE, UserStatus(UserState.PENDING, None))
             return decision

@@ -5,6 +5,8 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from pushsdk._core.body import EncodedIds, encode_user_id, encode_user_ids
 from pushsdk._core.damage import SIGNS, WORDS, damage_of, warn_of_damage
 from pushsdk._core.errors import ValidationError
@@ -78,4 +80,4 @@ def check_timeout(timeout: Any, default: Timeout) -> Timeout:
     if timeout is None:
         return default
     check("timeout", timeout, TimeoutOrTotal)
-    return timeout if isinstance(timeout, Timeout) else default.within(timeout)
+    return timeout if isinstance(timeout, Timeout) else replace(default, total=timeout)

@@ -4,15 +4,13 @@ from collections.abc import Callable, Mapping, Set
 from enum import Enum
 from typing import NamedTuple
 
-from pushsdk._core.outcome import ACCEPTED, Failure, Outcome, Verdict, is_retryable
+from pushsdk._core.outcome import ACCEPTED, NOT_SENT, UNKNOWN, Failure, Outcome, Verdict, is_retryable
 from pushsdk._core.user_states import UserState, UserStatus
 
 # Statuses about a request's key, address or size, never about its users.
 REFUSED = frozenset({401, 403})
 REDIRECTS = range(300, 400)
 TOO_LARGE = 413
-# Limit for one process and one request whose outcome is UNKNOWN, if resending was asked for.
-MAX_RESENDS = 3
 
 OUTCOMES = {
     UserState.PENDING: Outcome.NOT_SENT,
@@ -60,26 +58,22 @@ DELIVERED = Decision(SETTLE, UserStatus(UserState.ACCEPTED, 204))
 
 
 def decide(
-    verdict: Verdict, *, in_doubt: bool = False, resends: int | None = None, split_on: Set[int] = frozenset()
+    verdict: Verdict, *, in_doubt: bool = False, may_resend: bool = False, split_on: Set[int] = frozenset()
 ) -> Decision:
     """Return the next step for a request, and its users' status until then.
 
     ``in_doubt`` is True after an UNKNOWN attempt: the users stay UNKNOWN until an attempt is ACCEPTED, and the
-    request is never split. ``resends`` counts the resends so far; None if resending was not asked for.
+    request is never split. ``may_resend`` is True if it is sent again after an UNKNOWN attempt.
     """
     if verdict.outcome is ACCEPTED and verdict.status == 204:
         return DELIVERED
     status, reason = _decisive(verdict)
-    if verdict.outcome is ACCEPTED:
-        return Decision(SETTLE, UserStatus(UserState.ACCEPTED, status))
-    unknown = UserStatus(UserState.UNKNOWN, status, reason)
-    if verdict.outcome is Outcome.UNKNOWN:
-        return Decision(RESEND if resends is not None and resends < MAX_RESENDS else SETTLE, unknown)
-    case = _Case(verdict, status, in_doubt, split_on)
-    step = next(step for step, holds in _WITHOUT_EFFECT if holds(case))
-    if in_doubt:
-        return Decision(step, unknown)
-    state = UserState.REJECTED if step is SETTLE else UserState.PENDING
+    case = _Case(verdict, status, in_doubt, may_resend, split_on)
+    step, state = next((step, state) for step, state, holds in _ROWS if holds(case))
+    if state is _ACCEPTED:
+        reason = ""
+    elif in_doubt:
+        state = _UNKNOWN
     return Decision(step, UserStatus(state, status, reason))
 
 
@@ -87,21 +81,26 @@ class _Case(NamedTuple):
     verdict: Verdict
     status: int | None
     in_doubt: bool
+    may_resend: bool
     split_on: Set[int]
 
 
-# The step if the last attempt took no effect: the first row that holds decides.
-_WITHOUT_EFFECT: tuple[tuple[Step, Callable[[_Case], bool]], ...] = (
-    (STOP, lambda case: case.verdict.failure is Failure.CLOSED),
-    (RETRY, lambda case: is_retryable(case.verdict)),
-    (STOP, lambda case: bool(case.verdict.attempts) and case.verdict.attempts[-1].outcome is Outcome.NOT_SENT),
-    (STOP, lambda case: case.status in REFUSED or case.status in REDIRECTS),
-    (SETTLE, lambda case: case.in_doubt),
-    (SPLIT, lambda case: case.status in case.split_on),
-    (LEAVE, lambda case: case.status == TOO_LARGE),
+_PENDING, _, _ACCEPTED, _REJECTED, _UNKNOWN = UserState
+# The first row that holds decides. From the fourth on the last attempt took no effect; if in doubt, users stay UNKNOWN.
+_ROWS: tuple[tuple[Step, UserState, Callable[[_Case], bool]], ...] = (
+    (SETTLE, _ACCEPTED, lambda case: case.verdict.outcome is ACCEPTED),
+    (RESEND, _UNKNOWN, lambda case: case.verdict.outcome is UNKNOWN and case.may_resend),
+    (SETTLE, _UNKNOWN, lambda case: case.verdict.outcome is UNKNOWN),
+    (STOP, _PENDING, lambda case: case.verdict.failure is Failure.CLOSED),
+    (RETRY, _PENDING, lambda case: is_retryable(case.verdict)),
+    (STOP, _PENDING, lambda case: bool(case.verdict.attempts) and case.verdict.attempts[-1].outcome is NOT_SENT),
+    (STOP, _PENDING, lambda case: case.status in REFUSED or case.status in REDIRECTS),
+    (SETTLE, _UNKNOWN, lambda case: case.in_doubt),
+    (SPLIT, _PENDING, lambda case: case.status in case.split_on),
+    (LEAVE, _PENDING, lambda case: case.status == TOO_LARGE),
     # If several calls shared the request, the rejected call is unknown.
-    (LEAVE, lambda case: case.verdict.shared),
-    (SETTLE, lambda case: True),
+    (LEAVE, _PENDING, lambda case: case.verdict.shared),
+    (SETTLE, _REJECTED, lambda case: True),
 )
 
 

@@ -99,8 +99,8 @@ def conclude(
         )
     if not sent:
         raise recorded_error(parts[-1][1], user_ids=users, job=job)
-    whole = msgspec.structs.replace(sent[-1][1], attempts=attempts)
-    requests = [verdict for _, verdict in sent]
+    _, requests = zip(*sent, strict=True)
+    whole = msgspec.structs.replace(requests[-1], attempts=attempts)
     raise error_for(whole, target=target, options=options, user_ids=users, requests=requests, job=job)
 
 

@@ -4,7 +4,6 @@ Values and arithmetic only; the clock and the random draw are arguments. tenacit
 interpreted.
 """
 
-import math
 from collections.abc import Callable, Mapping, Set
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, Unpack
@@ -229,37 +228,10 @@ class Timeout(Settings, frozen=True, kw_only=True):
             self, *, total: Seconds | None = 30.0, attempt: Seconds | None = 10.0, connect: Seconds | None = 5.0
         ) -> None: ...
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        total, attempt = self.total, self.attempt
-        if total is not None and _is_needless(attempt, total, 10.0):
-            warn_caller(
-                f"Timeout(attempt={attempt:g}, total={total:g}): the attempt timeout never applies, because the call "
-                "ends first; raise total, or leave attempt out"
-            )
-        bound = min((seconds for seconds in (attempt, total) if seconds is not None), default=math.inf)
-        if _is_needless(self.connect, bound, 5.0):
-            warn_caller(
-                f"Timeout(connect={self.connect:g}): the connect timeout never applies, because the "
-                f"{'attempt' if bound == attempt else 'call'} ends after {bound:g} s; leave connect out"
-            )
-
-    def within(self, total: Seconds) -> Self:
-        """Return these timeouts with another total, without those that would never apply."""
-        seconds = total.total_seconds() if isinstance(total, timedelta) else total
-        attempt = None if _is_needless(self.attempt, seconds, 10.0) else self.attempt
-        connect = None if _is_needless(self.connect, seconds, 5.0) else self.connect
-        return type(self)(total=total, attempt=attempt, connect=connect)
-
     def named(self, name: str) -> str:
         """Return the timeout with this name as errors show it, or ``""`` if there is none."""
         value = getattr(self, name)
         return "" if value is None else f"{name} timeout {value:g} s"
-
-
-def _is_needless(seconds: float | None, bound: float, default: float) -> bool:
-    """Return True if a timeout is longer than the timeout that contains it. The default is no mistake."""
-    return seconds is not None and default != seconds > bound
 
 
 TimeoutOrTotal = Annotated[

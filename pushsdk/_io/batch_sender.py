@@ -59,10 +59,10 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
         # Without a key nothing is sent, and the reason for that is the better answer.
         return isinstance(self.key, NoKey) or bool(self.owner.drop_late(self))
 
-    async def claim_in_time(self) -> bytes | None:
+    async def prepare(self) -> bytes | None:
         body = self.body if self.has_time() else None
         if body is not None and self.claim is not None:
-            body = await super().claim_in_time()
+            body = await super().prepare()
         if body is not None:
             self.owner.note_sent(self)
         return body

@@ -11,13 +11,10 @@ import aiohttp
 from aiohttp.http import HttpProcessingError
 
 from pushsdk._core.outcome import PROVES_UNSENT, Evidence, Failure
-from pushsdk._io.fast_post import StaleConnectionError, UnclaimedError
+from pushsdk._io.fast_post import UnsentError
 
-_Failures = tuple[tuple[type[BaseException], Failure], ...]
-# Raised before the first byte, in a request's body. aiohttp wraps them.
-_IN_BODY: _Failures = ((UnclaimedError, Failure.UNCLAIMED), (StaleConnectionError, Failure.STALE))
 # In this order: later rows are base classes of earlier ones.
-_FAILURES: _Failures = (
+_FAILURES: tuple[tuple[type[BaseException], Failure], ...] = (
     (aiohttp.ClientConnectorCertificateError, Failure.CERTIFICATE),
     (aiohttp.ServerFingerprintMismatch, Failure.CERTIFICATE),
     (aiohttp.ClientConnectorSSLError, Failure.TLS),
@@ -47,10 +44,9 @@ CONNECTING = PROVES_UNSENT - {Failure.KEY_FAILED, Failure.UNCLAIMED}
 
 def failure_of(error: Exception, evidence: Evidence) -> Failure:
     """Return the failure that the exception stands for."""
-    if not evidence.started_writing:
-        for kind, failure in _IN_BODY:
-            if any(isinstance(link, kind) for link in _chain(error)):
-                return failure
+    for link in _chain(error):
+        if isinstance(link, UnsentError) and not evidence.started_writing:
+            return link.failure
     if isinstance(error, RuntimeError) and "closed" in str(error):
         return Failure.SESSION
     return next((failure for kind, failure in _FAILURES if isinstance(error, kind)), Failure.OTHER)

@@ -32,7 +32,7 @@ import aiohttp
 from aiohttp import client_reqrep
 
 from pushsdk._core.judging import is_json
-from pushsdk._core.outcome import Evidence
+from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.heads import KNOWN_RELEASES, Heads, RequestHead
 from pushsdk._io.request import ApiRequest, Claim, resolve
 from pushsdk._io.timers import let_read
@@ -82,12 +82,22 @@ _without_repeats = partial(
 _find_timeout = re.compile(r"timeout *= *(\d{1,9})", re.IGNORECASE).search
 
 
-class StaleConnectionError(Exception):
-    """The connection was closed, or had input waiting before the request. Nothing was written."""
+class UnsentError(Exception):
+    """Nothing was written, for this reason. aiohttp wraps such an error that a request's body raises."""
+
+    failure: Failure
 
 
-class UnclaimedError(Exception):
-    """The claim was refused, or failed. Nothing was written."""
+class StaleConnectionError(UnsentError):
+    """The connection was closed, or had input waiting before the request."""
+
+    failure = Failure.STALE
+
+
+class UnclaimedError(UnsentError):
+    """The claim was refused, or failed."""
+
+    failure = Failure.UNCLAIMED
 
 
 class HttpConnection(asyncio.BufferedProtocol):
@@ -471,12 +481,12 @@ class FastPost:
 
     async def post(self, request: ApiRequest, timeout: aiohttp.ClientTimeout) -> None:
         """Send the request, and record its response. Raises as a session does."""
-        evidence, claim, span = request.evidence, request.prepare, request.flight.span
+        evidence, span = request.evidence, request.flight.span
         evidence.touched = True
         head, extra = self._heads.of(request.operation, request.key, span and span.headers)
         connection = await self.acquire(head, evidence, timeout)
         try:
-            body = request.body if claim is None else await claimed(claim)
+            body = await claimed(request.prepare)
             waiter = self._loop.create_future()
             connection.write(head, body, evidence, partial(resolve, waiter), extra)
             if await waiter:

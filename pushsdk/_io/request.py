@@ -89,10 +89,9 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
         """True while an attempt has a connection that was reserved for it, and ``run`` has not taken that over."""
         return self.flight is not None and self.flight.connection is not None
 
-    @property
-    def prepare(self) -> Claim | None:
-        """The hook that is awaited once there is a connection, before the first byte."""
-        return None
+    async def prepare(self) -> bytes | None:
+        """Return the body to send, as a ``Claim`` does."""
+        return self.body
 
     def has_time(self) -> bool:
         """Return True if the request can be answered before its deadline."""
@@ -109,11 +108,7 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
 class ClaimedRequest(ApiRequest, eq=False, gc=False):
     """A request whose users are claimed before each attempt."""
 
-    @property
-    def prepare(self) -> Claim:
-        return self.claim_in_time
-
-    async def claim_in_time(self) -> bytes | None:
+    async def prepare(self) -> bytes | None:
         """Claim the users. Returns the body to send, if any."""
         loop, flight = asyncio.get_running_loop(), self.flight
         # Also the wall clock: the loop's stands still while the machine sleeps.
@@ -145,7 +140,7 @@ class Transport(Protocol):
         """Send the request once, or go on with one that was begun, and fill its evidence.
 
         Raises only CancelledError; the evidence so far is valid then. The request span's headers are sent, too.
-        See ``Claim`` for its claim.
+        See ``Claim`` for its ``prepare``.
         """
 
     async def close(self) -> None:

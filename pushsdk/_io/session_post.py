@@ -121,14 +121,14 @@ class SessionPost:
 
     async def _claimed(self, request: ApiRequest) -> tuple[bytes, Claim | None]:
         """Return the body, and the claim that it makes before its first byte."""
-        evidence, claim = request.evidence, request.prepare
+        evidence = request.evidence
         # A real session asks the body to write: if it ends before, as by a hook that raises, nothing was sent.
         evidence.touched = is_own(getattr(self._session._request, "__func__", None))
-        if claim is None or evidence.touched:
-            return request.body, claim
+        if evidence.touched:
+            return request.body, request.prepare
         # A mock or a recorder may never ask the body to write. Nothing is sent before the claim.
         evidence.touched = True
-        body = await claimed(claim)
+        body = await claimed(request.prepare)
         evidence.touched = False
         return body, None
 

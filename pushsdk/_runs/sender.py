@@ -33,6 +33,10 @@ from pushsdk._runs.stopping import StopEvent, Stopping
 logger = logging.getLogger("pushsdk")
 
 
+# Limit for one process and one request whose outcome is UNKNOWN, if resending was asked for.
+MAX_RESENDS = 3
+
+
 class RunLog(Protocol):
     """The durable record of a run: a claim before the first byte of each request, a status afterwards."""
 
@@ -236,9 +240,8 @@ class ChunkSender:
             verdict, in_doubt = await self._make(attempt), attempt.in_doubt
             if verdict.failure is Failure.UNCLAIMED:
                 break
-            step, status = decide(
-                verdict, in_doubt=in_doubt, resends=resends if self._resends else None, split_on=self.split_on
-            )
+            may_resend = self._resends and resends < MAX_RESENDS
+            step, status = decide(verdict, in_doubt=in_doubt, may_resend=may_resend, split_on=self.split_on)
             if step is not decisions.SPLIT:
                 self.count(attempt.users, status, final=step is decisions.SETTLE)
             if step in _FINAL:

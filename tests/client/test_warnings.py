@@ -18,7 +18,6 @@ from pushsdk import (
     MobilePush,
     PushClient,
     RetryPolicy,
-    Timeout,
 )
 from pushsdk.claims import MemoryClaims
 from pushsdk.testing import FakeService
@@ -280,11 +279,6 @@ async def test_a_run_whose_ids_are_refused_can_be_planned_again(tmp_path):
     [
         (lambda: RetryPolicy.safe(max_delay=5_000), "RetryPolicy.max_delay=5000 is in seconds"),
         (lambda: AsyncPushClient(URL, "key", timeout=1000), "Timeout.total=1000 is in seconds"),
-        (lambda: Timeout(attempt=40, total=30), "Timeout(attempt=40, total=30): "),
-        (
-            lambda: Timeout(connect=20, attempt=15),
-            "Timeout(connect=20): the connect timeout never applies, because the att",
-        ),
         (lambda: Batching(linger=10), "Batching.linger=10 is in seconds"),
         (lambda: RetryPolicy(initial_delay=10, max_delay=1), "RetryPolicy.initial_delay=10 is above max_delay=1"),
     ],

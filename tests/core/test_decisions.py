@@ -61,7 +61,7 @@ TABLE = [
 @pytest.mark.parametrize(("verdict", "step", "status", "in_doubt"), TABLE)
 def test_what_follows_a_verdict_and_a_doubt_stays_until_an_acceptance(verdict, step, status, in_doubt):
     assert decide(verdict, split_on=SPLIT_ON) == Decision(step, UserStatus(*status))
-    decision = decide(verdict, in_doubt=True, resends=1, split_on=SPLIT_ON)
+    decision = decide(verdict, in_doubt=True, may_resend=True, split_on=SPLIT_ON)
     assert (decision.step, decision.status.state) == in_doubt
     # A client that is closed stops, and another one may send the call.
     assert is_retryable(verdict) is (step is Step.RETRY or verdict is CLOSED)

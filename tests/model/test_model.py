@@ -209,8 +209,7 @@ class CallRecord:
         self.started = loop.time()
         total = self.style.total
         attempt = self.style.attempt
-        # An attempt timeout that never applies is a warning.
-        patience = Timeout(total=total, attempt=attempt if total is None or (attempt or 0) < total else None)
+        patience = Timeout(total=total, attempt=attempt)
         users = self.users[0] if len(self.users) == 1 else self.users
         send = client.send(users, MESSAGES[self.deed.message], timeout=patience, retry=POLICIES[self.style.policy])
         try:

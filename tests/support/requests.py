@@ -25,6 +25,10 @@ class ClaimedRequest(ApiRequest):
 
 def request_of(body, evidence, operation=PUSH, *, key=KEY, connect=None, span=None, claim=None):
     """Return a request that fills this evidence. ``claim`` returns the body to send."""
+
+    async def whole():
+        return body
+
     request = ClaimedRequest(
         operation,
         body,
@@ -33,7 +37,7 @@ def request_of(body, evidence, operation=PUSH, *, key=KEY, connect=None, span=No
         deadline=math.inf,
         key=key,
         evidence=evidence,
-        prepare=claim,
+        prepare=claim or whole,
     )
     request.flight = Flight(None, math.inf, span=span)
     return request
