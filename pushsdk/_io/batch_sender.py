@@ -39,7 +39,7 @@ _LOST = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED)
 
 @mutable
 class BatchRequest(ClaimedRequest, eq=False, gc=False):
-    """The request for part of a batch, whose calls leave it if they are short of time."""
+    """A request for a batch or its part, whose calls leave it if their time is short."""
 
     claim: Any = None
     """The ``KeyedClaim``, which claims each attempt's users; None if nothing has to survive the process."""
@@ -107,7 +107,7 @@ class BatchSender:
         sender, observer, sizes = self._sender, self._sender.observer, self._sizes
         if sizes.users is not None and not sizes.fits(batch.users, batch.frame, batch.size - batch.frame):
             return False
-        # The span of merged calls is current in a task.
+        # For merged calls, the span is current in a task.
         if observer is not None and len(batch.units) > 1:
             return False
         request = self._request(batch.content, batch)
@@ -222,7 +222,7 @@ class BatchSender:
                 self._pending.settle_part(part, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
 
     def drop_late(self, request: BatchRequest) -> bool:
-        """End a request's calls that are short of time. Return False if no call is left."""
+        """End a request's calls whose time is short. Return False if no call is left."""
         limiter = self._sender.limiter
         earliest = limiter.clock() + limiter.needs(request.options.timeout.attempt)
         self._drop(request, lambda unit: unit.deadline < earliest)

@@ -103,7 +103,7 @@ async def rekey(request: Any, timers: TimerWheel, *, is_refused: bool = False) -
 
 
 async def keys_of(answers: Sequence[Any], timers: TimerWheel, timeout: Timeout, deadline: float) -> list[Any]:
-    """Return the keys from these answers, some of which may be futures, within the timeouts."""
+    """Return the keys from these answers, some perhaps futures, within the timeouts."""
     waits = [answer for answer in answers if asyncio.isfuture(answer)]
     if not waits:
         return list(answers)  # nearly always
@@ -122,7 +122,7 @@ async def keys_of(answers: Sequence[Any], timers: TimerWheel, timeout: Timeout, 
 def _key_of(waiting: Any, late: NoKey) -> Any:
     if not waiting.done() or waiting.cancelled():
         return late
-    error = waiting.exception()  # of a callable that exits
+    error = waiting.exception()  # the callable exits
     return waiting.result() if error is None else _no_key(error)
 
 

@@ -369,7 +369,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self.quickest = min(seconds, self.quickest)
 
     def _unacknowledged(self) -> int:
-        """Return the number of bytes that the peer's kernel has not acknowledged; 0 if that is not known."""
+        """Return how many bytes the peer's kernel has not acknowledged; 0 if that is not known."""
         if self._fd is None:
             return 0
         queued = int.from_bytes(ioctl(self._fd, TIOCOUTQ, bytes(4)), sys.byteorder)

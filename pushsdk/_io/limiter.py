@@ -38,7 +38,7 @@ class SlotWaiter(Protocol):
 
     @property
     def users(self) -> int:
-        """Number of users in the request."""
+        """The request's users."""
 
     @property
     def deadline(self) -> float:
@@ -96,12 +96,12 @@ class ConcurrencyLimiter:
 
     @property
     def in_flight(self) -> int:
-        """Number of slots in use."""
+        """Slots in use."""
         return self._adaptive.in_flight
 
     @property
     def limit(self) -> int:
-        """Number of slots."""
+        """Slots in all."""
         return self._adaptive.limit
 
     @property

@@ -234,7 +234,7 @@ class SendQueue:
         return Verdict(outcome=Outcome.NOT_SENT, failure=reason, retry_after=pause or None)
 
     def _dispatch_opened(self) -> None:
-        """Dispatch the batches of the last loop turn."""
+        """Dispatch the batches that were opened in the last loop turn."""
         opened, self._opened = self._opened, []
         for batch in opened:
             if batch.units:  # else all have left
@@ -275,7 +275,7 @@ class SendQueue:
         return True
 
     def _drop_late(self, batch: Batch) -> None:
-        """Remove the calls that are short of time, or were cancelled."""
+        """Remove the calls whose time is short, or that were cancelled."""
         needed = self._limiter.needs(batch.content.options.timeout.attempt)
         batch.entry.fail(Failure.NO_TIME, before=self._limiter.clock() + needed)
         for call in [call for call in batch.units if call.future.done()]:
@@ -314,7 +314,7 @@ class SendQueue:
 
 
 class SubmittedSend(asyncio.Future[Receipt]):
-    """The future of a call without a task. Need not be awaited: its error is reported like an abandoned call's."""
+    """A future for a call without a task. Need not be awaited: its error is reported like an abandoned call's."""
 
     # With a dict and a constructor, a merged send would take a quarter more time.
     __slots__ = ("call", "queue")

@@ -26,7 +26,7 @@ class WholePart(msgspec.Struct, frozen=True, eq=False):
     units: Sequence[Any]
     """The calls, or what else has a function ``ask`` for an attempt's key; ``ask`` is None for a fixed key."""
     users: int
-    """Number of users; 0 for a campaign."""
+    """How many; 0 for a campaign."""
 
 
 @mutable
@@ -60,13 +60,13 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
     rekeyed: bool = False
     """True once a rotated key was used."""
     attempts: tuple[Attempt, ...] = ()
-    """The attempts so far, beginning with the attempts of the request that this one was split from."""
+    """The attempts so far, beginning with those that the request had from which this one was split."""
     own: int = 0
     """Number of this request's attempts, and of the attempts before its calls were split by key."""
     number: int = 1
     """Number of the attempt as the policy counts: not repeated with a rotated key."""
     replaced: int = 0
-    """Number of stale connections that were replaced."""
+    """Stale connections that were replaced."""
     evidence: Any = None
     """``Evidence`` from the last attempt; None before the first."""
     flight: Any = None
