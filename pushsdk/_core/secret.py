@@ -3,7 +3,6 @@
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
@@ -12,14 +11,11 @@ SHORTEST_MASKED = 6
 """Characters. A shorter key is not masked: it is no secret, and would blank out half the text."""
 # A character as JSON or a program, a URL, or HTML may write it. Patterns are compiled when needed.
 _ESCAPE = r"(?i)(?:\\(?:u00|x)|%)([0-9a-f]{2})|\\([^\0])|&#?\w{1,20};"
-_LEADS = r"[\\%&\0]"
+# The beginning of an escape at the end of a text, and the most characters that may be one.
+_BEGUN = r"[\\%&]+#?\w*\Z"
+_LONGEST = 80
 # Decoding steps: more than there are escapes within escapes, such as HTML in JSON in a URL.
 _STEPS = 8
-# The beginning of an escape, which may end within an escape; and the most characters that may be one.
-_LONGEST = 80
-_BEGUN = rf"(?:{_LEADS}[\\%&#;\w\0]*)?"
-# In place of each character that is hidden: for private use, so that no text has it.
-_HIDDEN = "\ue000"
 _TEXTS = (str, bytes, bytearray, list, tuple, Mapping)
 
 
@@ -74,24 +70,26 @@ def seal_options(options: Any) -> None:
 
 
 def masker(secret: Secret) -> Callable[..., str]:
-    """Return a function that hides the secret in a text: escaped, as hex digits, in base64, in upper or lower case."""
+    """Return a function that hides the secret in a text: as it is, as hex digits, in base64, in upper or lower case.
+
+    A text that holds the secret escaped is withheld as a whole.
+    """
     forms = _forms(secret.reveal())
     # A form may begin with another: the longest first.
     find = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))) or "(?!)", re.IGNORECASE)
-    hide = partial(find.sub, lambda match: _HIDDEN * len(match[0]))
 
     def mask(text: str, *, is_cut: bool = False) -> str:
         """Return the text with ``***`` for the secret. ``is_cut``: the text may end within it."""
         text = find.sub("***", text)
-        if not (is_cut or re.search(_LEADS, text)):
+        readings = [*_readings(text)]
+        if any(map(find.search, readings)):
+            return "***"
+        if not is_cut:
             return text
-        read, ends = _read(text, hide)
-        if is_cut:
-            first = min(_cuts(text, read, ends, forms), default=len(read))
-            read = read[:first].ljust(len(read), _HIDDEN)
-        for part in reversed([*re.finditer(f"{_HIDDEN}+", read)]):
-            text = text[: ends[part.start()]] + "***" + text[ends[part.end()] :]
-        return text
+        if any(_begun(read, forms) for read in readings) or any(_is_cut(read, forms) for read in (text, *readings)):
+            return "***"
+        begun = _begun(text, forms)
+        return f"{text[:-begun]}***" if begun else text
 
     return mask
 
@@ -107,45 +105,36 @@ def _forms(plain: str) -> set[str]:
     # Text after the key may be taken for the end of an escape that its last characters begin.
     rest = plain.rstrip("\\%&")
     part = rest if len(rest) >= SHORTEST_MASKED else plain
-    forms = {data.hex(), part, _read(part)[0]}
+    forms = {data.hex(), part, *_readings(part)}
     for before, first in enumerate((0, 2, 3)):
         last = (before + len(data)) * 4 // 3
         forms.update(encode(bytes(before) + data)[first:last].decode() for encode in (b64encode, urlsafe_b64encode))
     return {form.lower() for form in forms if form}  # a key may read as nothing
 
 
-def _cuts(text: str, read: str, ends: list[int], forms: Iterable[str]) -> Iterator[int]:
-    """Yield where a form begins that the text's end cuts, perhaps within an escape. One character tells nothing."""
-    for end, place in [*enumerate(ends)][-_LONGEST:]:
-        rest = text[place:]
-        if re.fullmatch(_BEGUN, rest):
-            for form in forms:
-                for start in range(max(0, end - len(form)), end - (not rest)):
-                    if form.startswith(read[start:end].lower()):
-                        yield start
+def _begun(text: str, forms: Iterable[str], least: int = 2) -> int:
+    """Return how many characters at the end begin a form: ``least`` or more, as one tells nothing."""
+    lengths = ((length, form) for form in forms for length in range(least, len(form) + 1))
+    return max((length for length, form in lengths if text[-length:].lower() == form[:length]), default=0)
 
 
-def _read(text: str, hide: Callable[[str], str] = str) -> tuple[str, list[int]]:
-    """Return the text as it reads in JSON, a URL or HTML, and where each of these characters ends, after a zero.
+def _is_cut(text: str, forms: Iterable[str]) -> bool:
+    """Return True if the end cuts an escape, which may tell its character, after the beginning of a form."""
+    whole = text[:-_LONGEST] + re.sub(_BEGUN, "", text[-_LONGEST:])
+    return whole != text and any(_begun(read, forms, 1) for read in (whole, *_readings(whole)))
 
-    NULs are left out, as in UTF-16. ``hide`` is called after each step, before the next one reads the secret with the
-    text around it.
-    """
-    read, ends = f"\n{text}", list(range(len(text) + 1))
+
+def _readings(text: str) -> Iterator[str]:
+    """Yield the text as it reads in JSON, a URL or HTML, and as that reads. NULs are left out, as in UTF-16."""
     for _ in range(_STEPS):
-        read = re.sub(_ESCAPE, _meaning, read)
-        ends = [end for char, end in zip(read, ends, strict=True) if char != "\0"]
-        is_read = len(read) == len(ends)
-        read = read.replace("\0", "")
-        read = hide(read)
-        if is_read:
-            break
-    return read[1:], ends
+        read = re.sub(_ESCAPE, _meaning, text).replace("\0", "")
+        if read == text:
+            return
+        yield read
+        text = read
 
 
 def _meaning(escape: re.Match[str]) -> str:
-    """Return an escape's meaning, after as many NULs as the escape is longer."""
     from html import unescape  # loads 2,000 names, which few processes need
 
-    meaning = chr(int(escape[1], 16)) if escape[1] else escape[2] or unescape(escape[0])
-    return meaning.rjust(len(escape[0]), "\0")
+    return chr(int(escape[1], 16)) if escape[1] else escape[2] or unescape(escape[0])

@@ -1,4 +1,4 @@
-"""An Api-Key that a service echoes is masked however it is escaped, and wherever the answer is cut."""
+"""An Api-Key that a service echoes is masked, or the answer withheld, however it is escaped or cut."""
 
 import gzip
 import html
@@ -73,8 +73,6 @@ def test_an_echoed_key_is_masked_in_each_form(way, around):
         key = new_key().replace("\\", "/") if way == "mixed" else new_key()
         echo = echoed(key, around, way)
         masked = masker(Secret.of(key))(f"bad key: <{echo}>, sorry")
-        assert masked.startswith("bad key: <"), (key, echo)
-        assert masked.endswith(">, sorry")
         left = masked.removeprefix("bad key: <").removesuffix(">, sorry")
         assert "***" in left, (key, echo)
         # The last sign, which may begin an escape with what follows, may be left.
@@ -100,7 +98,7 @@ def test_no_cut_through_an_echoed_key_shows_more_than_a_character_and_the_beginn
     echo = echoed(key, "once", way)
     for position in range(4096 - len(echo) - 5, 4096):
         body = answered(f"{'~' * position}{echo}".encode("latin-1"), key).body.decode("latin-1")
-        assert body.startswith("~" * position)
+        assert body == "***" or body.startswith("~" * position)
         assert len(body) <= 4096
         read = unquote(html.unescape(body[position:].replace("\0", ""))).replace("\\", "")
         assert not read.lower().startswith(key[:2].lower()), (key, echo, body[position:])
