@@ -41,9 +41,7 @@ class FakeRequest:
     ``headers`` are the headers for this request alone, such as ``traceparent``.
     """
 
-    def __init__(
-        self, path: str, body: bytes, api_key: str, headers: Mapping[str, str] | None, claim: Claim | None
-    ) -> None:
+    def __init__(self, path: str, body: bytes, api_key: str, headers: Mapping[str, str] | None, claim: Claim) -> None:
         self.path = path
         self.api_key = api_key
         self.headers: Mapping[str, str] = headers or {}
@@ -77,16 +75,14 @@ class FakeRequest:
 
     async def _claim_users(self, evidence: Evidence) -> bool:
         """Claim the users, as a client does once it is connected. Return False if no user is left to send to."""
-        claim, self._claim = self._claim, None
-        if claim is not None:
-            self._is_sent = False
-            body = await claim()
-            if body is None:
-                evidence.failure = Failure.UNCLAIMED
-                return False
-            self._is_sent = True
-            if body is not self.body:
-                self._set_body(body)
+        self._is_sent = False
+        body = await self._claim()
+        if body is None:
+            evidence.failure = Failure.UNCLAIMED
+            return False
+        self._is_sent = True
+        if body is not self.body:
+            self._set_body(body)
         return True
 
 
