@@ -6,7 +6,7 @@ keeps the record. `PushBody.digest` says which pushes are equal, `Store.received
 
 from pushsdk._public import set_public_module
 from pushsdk.emulator.faults import Fault, load_faults
-from pushsdk.emulator.limits import LimitStatuses, ServiceLimits
+from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.server import Emulator, Inbox
 from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.records import Campaign, Push
@@ -16,7 +16,6 @@ __all__ = [
     "Emulator",
     "Fault",
     "Inbox",
-    "LimitStatuses",
     "Push",
     "ServiceLimits",
     "StoreError",

@@ -3,7 +3,7 @@
 The emulator and `pushsdk.testing.FakeService` have the same rules.
 
 docs/testing.md says which rule acts on which request. Each rule draws one number per counted request from its own
-generator, seeded with the seed and the rule's position. A disabled rule counts and draws nothing.
+generator, seeded with the seed and the rule's position.
 """
 
 import inspect
@@ -210,7 +210,6 @@ class FaultRule:
         self.fault = fault
         self.seen: int = 0  # requests that met the static conditions
         self.hits: int = 0
-        self.enabled: bool = True  # set by Rules.enable
         self.random: random.Random = random.Random(seed)  # noqa: S311 - must be reproducible
 
     def counts(self, endpoint: str, user_ids: tuple[str, ...], size: int) -> bool:
@@ -274,7 +273,7 @@ class Rules:
         """
         delay, last = 0.0, None
         for name, rule in self.rules.items():
-            is_tried = rule.enabled and (rule.fault.fault in UNCONNECTED) is connecting
+            is_tried = (rule.fault.fault in UNCONNECTED) is connecting
             if is_tried and rule.counts(endpoint, user_ids, size) and rule.hit():
                 last = name
                 if rule.fault.seconds is None:
@@ -283,21 +282,12 @@ class Rules:
         return FaultDecision(delay, None, last)
 
     def restarted(self) -> "Rules":
-        """Return the same rules with counts and draws at their start. Disabled rules stay disabled."""
-        rules = Rules(self.faults, seed=self.seed)
-        for rule, before in zip(rules.rules.values(), self.rules.values(), strict=True):
-            rule.enabled = before.enabled
-        return rules
+        """Return the same rules with counts and draws at their start."""
+        return Rules(self.faults, seed=self.seed)
 
     def hits(self) -> dict[str, int]:
         """Return how many requests each rule acted on, by name or ``"<position>: <action>"``."""
         return {name: rule.hits for name, rule in self.rules.items()}
-
-    def enable(self, name: str, enabled: bool) -> None:
-        """Enable or disable a rule by its name; its counts stay. Raises ValueError for an unknown name."""
-        if name not in self.rules:
-            raise ValueError(f"no fault has this name; the names are: {', '.join(self.rules) or 'none'}")
-        self.rules[name].enabled = enabled
 
 
 class Preset(Struct, frozen=True):

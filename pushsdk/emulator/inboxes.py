@@ -90,8 +90,8 @@ class Inboxes:
 
     def views(self) -> list[InboxView]:
         """Return all inboxes, the one with the latest request first."""
-        views = [(view, self._by_name.get(view.inbox, self).rules.rules.values()) for view in self.store.inboxes()]
-        return [msgspec.structs.replace(view, faults=sum(rule.enabled for rule in rules)) for view, rules in views]
+        views = [(view, self._by_name.get(view.inbox, self).rules) for view in self.store.inboxes()]
+        return [msgspec.structs.replace(view, faults=len(rules.faults)) for view, rules in views]
 
     def reset(self, inbox: InboxState) -> None:
         """Empty an inbox and restart its faults and limits. Requests in flight to the inbox are not stored."""

@@ -1,8 +1,7 @@
 """The limits by which the service refuses requests, sans-IO: sizes, rate, quota, invalid user ids.
 
-The interface document names no limits and no errors, so every number and status here is simulated. Limits are tried in
-``LimitStatuses`` order. Each request takes a rate token first, even if another limit then refuses
-the request. The quota counts accepted users only.
+The interface document names no limits and no errors, so every number and status here is simulated. Each request takes a
+rate token first, even if another limit then refuses the request. The quota counts accepted users only.
 """
 
 import math
@@ -11,26 +10,13 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from pushsdk._core.kinds import Count, CountOrZero, Delay, PerSecond, RefusedStatus, check_fields
+from pushsdk._core.kinds import Count, CountOrZero, Delay, PerSecond, check_fields
 from pushsdk.emulator.guard import Refused
 
 __tracebackhide__ = True  # by pytest: a failure shows the line in the test
 _MAX_USERS = 100_000  # per request, with any limits: counting takes a quarter of a second
 _DAY = 86_400  # seconds
 _CLOCK_ERROR = 1e-6  # seconds; a client that waited for Retry-After must not be early by rounding
-
-
-class LimitStatuses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The refusal status for each limit, in the order the limits are tried. Raises ValueError for an invalid one."""
-
-    rate: RefusedStatus = 429
-    body: RefusedStatus = 413
-    users: RefusedStatus = 413
-    invalid: RefusedStatus = 400
-    quota: RefusedStatus = 429
-
-    def __post_init__(self) -> None:
-        check_fields(self, ValueError)
 
 
 class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,8 +38,6 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Ids that are refused."""
     strict: bool = False
     """Refuse values that the interface document does not show."""
-    statuses: LimitStatuses = LimitStatuses()
-    """The refusal statuses."""
 
     def __post_init__(self) -> None:
         check_fields(self, ValueError)
@@ -89,12 +73,12 @@ class Limiter:
         self._check_rate(now)
         if limits.max_body_bytes is not None and size > limits.max_body_bytes:
             error = f"the body is {size} bytes, at most {limits.max_body_bytes} are allowed"
-            raise Refused(limits.statuses.body, error)
+            raise Refused(413, error)
         self._check_users(user_ids)
         users = len(user_ids)
         if limits.quota is not None and self.used + max(1, users) > limits.quota:
             error = f"the quota is {limits.quota} users, {self.used} are used: {users} more exceed the quota"
-            raise Refused(limits.statuses.quota, error)
+            raise Refused(429, error)
 
     def _check_rate(self, now: float) -> None:
         limits = self.limits
@@ -103,18 +87,17 @@ class Limiter:
             # RFC 9110, 10.2.3: whole seconds. For a tiny rate the wait is endless.
             delay = math.ceil(min(_DAY, wait) if limits.retry_after is None else limits.retry_after)
             error = f"over the rate of {limits.rate:g} requests a second: try again in {delay} s"
-            raise Refused(limits.statuses.rate, error, {"Retry-After": str(delay)})
+            raise Refused(429, error, {"Retry-After": str(delay)})
 
     def _check_users(self, user_ids: Sequence[str]) -> None:
-        statuses = self.limits.statuses
         users, max_users = len(user_ids), min(self.limits.max_users or _MAX_USERS, _MAX_USERS)
         if users > max_users:
             error = f"the request has {users} users, at most {max_users} are allowed - at `$.userIds`"
-            raise Refused(statuses.users, error)
+            raise Refused(413, error)
         if not self._invalid.isdisjoint(user_ids):
             invalid = [position for position, user_id in enumerate(user_ids) if user_id in self._invalid]
             error = f"{len(invalid)} of {users} user ids are invalid - at `$.userIds[{invalid[0]}]`"
-            raise Refused(statuses.invalid, error)
+            raise Refused(400, error)
 
     def _take_token(self, now: float) -> float:
         """Take a rate token and return 0, or return the seconds until the next token."""

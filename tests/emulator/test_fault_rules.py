@@ -42,18 +42,10 @@ def test_delays_add_up_before_the_first_rule_that_acts_which_hides_the_request_f
     assert rules.hits() == {"1: delay": 3, "2: delay": 3, "3: reset_before": 1, "last": 2, "5: status": 1}
 
 
-def test_a_disabled_rule_counts_and_draws_nothing_and_hides_nothing():
+def test_a_rule_draws_as_it_would_alone():
     chance = Fault.hang(probability=0.5, name="chance")
-    behind = Fault.reset_before(name="behind")
-    expected = acted(chance, [SMALL] * 32)
-    rules = Rules([chance, behind])  # which does not change the draws of the first
-    decisions = [rules.decide(*SMALL).fault is chance for _ in range(16)]
-    rules.enable("chance", False)
-    assert [rules.decide(*SMALL).fault for _ in range(7)] == [behind] * 7
-    rules.enable("chance", True)
-    assert decisions + [rules.decide(*SMALL).fault is chance for _ in range(16)] == expected
-    with pytest.raises(ValueError, match="the names are: chance, behind"):
-        rules.enable("fast", True)
+    rules = Rules([chance, Fault.reset_before(name="behind")])
+    assert [rules.decide(*SMALL).fault is chance for _ in range(32)] == acted(chance, [SMALL] * 32)
 
 
 # Values

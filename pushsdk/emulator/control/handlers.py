@@ -2,8 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -283,23 +282,17 @@ class Control:
         """Replace the rules."""
         if (body.faults is None) is (body.preset is None):
             raise Refused(400, "give either `faults`, a list of rules, or the name of a `preset`")
-        with _refused(400):
+        try:
             faults = body.faults or (preset(body.preset).faults if body.preset is not None else ())
             inbox.set_rules(Rules(faults, seed=body.seed))
+        except ValueError as error:
+            raise Refused(400, str(error)) from None
         return views.faults(inbox.rules)
 
     @route("DELETE", "/faults")
     def delete_faults(self, inbox: InboxState) -> views.FaultList:
         """Remove all rules."""
         inbox.set_rules(Rules())
-        return views.faults(inbox.rules)
-
-    @route("PATCH", "/faults/{name}")
-    def switch_fault(self, inbox: InboxState, name: str, body: routes.EnabledBody) -> views.FaultList:
-        """Switch a rule on or off."""
-        with _refused(404):
-            inbox.rules.enable(name, body.enabled)
-        inbox.publish("faults")
         return views.faults(inbox.rules)
 
     @route("GET", "/limits")
@@ -324,15 +317,6 @@ class Control:
         """Empty the inbox."""
         self._service.inboxes.reset(inbox)
         return routes.Ok()
-
-
-@contextmanager
-def _refused(status: int) -> Iterator[None]:
-    """Turn a ValueError about the caller's input into a refusal."""
-    try:
-        yield
-    except ValueError as error:
-        raise Refused(status, str(error)) from None
 
 
 def _frame(event: str, data: object) -> bytes:

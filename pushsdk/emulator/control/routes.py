@@ -62,10 +62,6 @@ class FaultsBody(Struct, frozen=True, forbid_unknown_fields=True):
     seed: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
 
 
-class EnabledBody(Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: bool
-
-
 class LintBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A request to check before it is sent."""
 

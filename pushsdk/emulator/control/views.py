@@ -76,7 +76,7 @@ class UserPage(Struct, frozen=True):
 
 
 class FaultList(Struct, frozen=True):
-    """The rules in an inbox in the order they are tried, each with ``name``, ``enabled`` and ``hits``."""
+    """The rules in an inbox in the order they are tried, each with ``name`` and ``hits``."""
 
     faults: Sequence[Mapping[str, Any]]
     seed: int
@@ -154,10 +154,7 @@ def user_view(user_id: str, accepted: int, delivered: Sequence[Delivered], now: 
 
 def faults(rules: Rules) -> FaultList:
     """Return the rules with their hits."""
-    views = [
-        {**msgspec.to_builtins(rule.fault), "name": name, "enabled": rule.enabled, "hits": rule.hits}
-        for name, rule in rules.rules.items()
-    ]
+    views = [{**msgspec.to_builtins(rule.fault), "name": name, "hits": rule.hits} for name, rule in rules.rules.items()]
     return FaultList(views, rules.seed)
 
 

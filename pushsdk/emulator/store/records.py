@@ -144,7 +144,7 @@ class Unmatched(Struct, frozen=True):
 class InboxView(Struct, frozen=True):
     """An inbox: its public name and label, the stored requests, and the campaigns among them.
 
-    ``last`` is the last request's time, ``faults`` the number of enabled fault rules.
+    ``last`` is the last request's time, ``faults`` the number of fault rules.
     """
 
     inbox: str

@@ -1,12 +1,11 @@
 // The view of the fault rules and the limits: enable rules, see their hits.
 
-import { call, get, inbox, part } from "./api.js";
+import { call, get, inbox } from "./api.js";
 import { Clock } from "./clock.js";
 import { bdi, confirmed, fill, h, toast } from "./dom.js";
 import { duration, number, plural } from "./format.js";
 import { icon } from "./icons.js";
 import { LimitsForm } from "./limits.js";
-import { toggle } from "./widgets.js";
 
 export class Faults {
   constructor(app) {
@@ -109,25 +108,13 @@ export class Faults {
   rule(rule, name) {
     const counter = h("b", { class: "hits" }, "0");
     this.hits.set(name, counter);
-    const on = rule.enabled !== false;
-    const item = h("li", { class: on ? "rule" : "rule off" });
-    const control = toggle(
-      `Rule ${name}`,
-      on,
-      async (enabled) => {
-        await this.change(() => call("PATCH", `/faults/${part(name)}`, { body: { enabled } }));
-        item.classList.toggle("off", !enabled);
-      },
-      false,
-    );
     const source = ruleOf(rule);
-    fill(
-      item,
-      control.root,
+    return h(
+      "li",
+      { class: "rule" },
       h("div", { class: "rule-text" }, h("p", { class: "rule-name" }, bdi(name.slice(0, 120), "mono")), h("p", null, effect(source)), h("p", { class: "quiet" }, condition(source))),
       h("p", { class: "rule-hits" }, counter, h("span", null, "hits")),
     );
-    return item;
   }
 
   count(rules) {
@@ -203,7 +190,7 @@ const clipPlain = (text) => (text.length > 160 ? `${text.slice(0, 160)}…` : te
 
 // The fields that the server adds are not part of a rule.
 function ruleOf(rule) {
-  const { hits: _hits, enabled: _enabled, name, ...rest } = rule;
+  const { hits: _hits, name, ...rest } = rule;
   return name === undefined || /^\d+: \w+$/.test(name) ? rest : { name, ...rest };
 }
 

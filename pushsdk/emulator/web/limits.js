@@ -12,12 +12,10 @@ const NUMBERS = [
   ["retry_after", "Retry-After, seconds", "any", "until the next is free"],
   ["quota", "Quota, users in all", "1", "100000"],
 ];
-const STATUSES = [["rate", "rate"], ["body", "body"], ["users", "users"], ["invalid", "invalid id"], ["quota", "quota"]];
 
 export class LimitsForm {
   constructor() {
     this.numbers = new Map();
-    this.statuses = new Map();
     this.ids = h("textarea", { id: "limit-ids", rows: "3", dir: "ltr", spellcheck: "false", placeholder: "one id per line" });
     this.strict = h("input", { type: "checkbox", id: "limit-strict" });
     this.trouble = h("p", { class: "trouble", role: "alert", hidden: true });
@@ -33,7 +31,6 @@ export class LimitsForm {
       h("h3", null, "Limits ", simulated("The interface shows no limits and no error statuses; all of these are simulated.")),
       h("div", { class: "grid" }, NUMBERS.map((one) => this.number(one))),
       h("label", { class: "field", for: "limit-ids" }, "User ids that are refused", this.ids),
-      h("fieldset", null, h("legend", null, "Refused with the status"), h("div", { class: "grid tight" }, STATUSES.map(([name, label]) => this.status(name, label)))),
       h("label", { class: "inline", for: "limit-strict" }, this.strict, " Strict: refuse fields and values that the interface does not show"),
       this.trouble,
       h("div", { class: "row end" }, h("button", { type: "submit", class: "button primary" }, "Save limits")),
@@ -44,12 +41,6 @@ export class LimitsForm {
     const box = h("input", { type: "number", id: `limit-${name}`, step, min: "0", placeholder: hint });
     this.numbers.set(name, box);
     return h("label", { class: "field", for: `limit-${name}` }, label, box);
-  }
-
-  status(name, label) {
-    const box = h("input", { type: "number", id: `status-${name}`, min: "400", max: "599", step: "1" });
-    this.statuses.set(name, box);
-    return h("label", { class: "field", for: `status-${name}` }, label, box);
   }
 
   async load() {
@@ -63,7 +54,6 @@ export class LimitsForm {
   put(answer) {
     const limits = answer.limits ?? answer;
     for (const [name, box] of this.numbers) box.value = limits[name] ?? "";
-    for (const [name, box] of this.statuses) box.value = limits.statuses?.[name] ?? "";
     this.ids.value = (limits.invalid_user_ids ?? []).join("\n");
     this.strict.checked = limits.strict === true;
     this.trouble.hidden = true;
@@ -72,9 +62,6 @@ export class LimitsForm {
   async save() {
     const limits = { strict: this.strict.checked, invalid_user_ids: this.ids.value.split("\n").filter((one) => one !== "") };
     for (const [name, box] of this.numbers) if (box.value !== "") limits[name] = Number(box.value);
-    const statuses = {};
-    for (const [name, box] of this.statuses) if (box.value !== "") statuses[name] = Number(box.value);
-    if (Object.keys(statuses).length) limits.statuses = statuses;
     try {
       await call("PUT", "/limits", { body: limits });
       toast("Limits saved");

@@ -26,12 +26,12 @@ export function segmented(label, options, chosen, changed) {
 }
 
 /** An on/off switch that switches back if `changed` fails. */
-export function toggle(label, on, changed, visible = true) {
+export function toggle(label, on, changed) {
   const button = h(
     "button",
-    { type: "button", class: "switch", role: "switch", "aria-checked": String(on), "aria-label": visible ? null : label },
+    { type: "button", class: "switch", role: "switch", "aria-checked": String(on) },
     h("span", { class: "switch-track", "aria-hidden": "true" }),
-    visible ? h("span", null, label) : null,
+    h("span", null, label),
   );
   const set = (value) => button.setAttribute("aria-checked", String(value));
   button.addEventListener("click", async () => {

@@ -7,7 +7,7 @@ from pushsdk.emulator import Fault
 
 async def test_each_push_that_reaches_no_phone_says_why(desk):
     await desk.send(b'{"userIds": [')
-    await desk.control("PUT", "/limits", {"max_users": 1, "statuses": {"users": 429}})
+    await desk.control("PUT", "/limits", {"max_users": 1})
     await desk.push("Too many", "u-1", "u-2")
     await desk.send(b'{"userIds": ["u"], "message": {"title": {"en": "For none"}}}')
     desk.emulator.inbox().set_faults(
@@ -22,7 +22,7 @@ async def test_each_push_that_reaches_no_phone_says_why(desk):
     page = await desk.page()
     for number, heading, text in (
         (1, "Refused with 400", "truncated"),
-        (2, "Refused with 429", "the request has 2 users, at most 1 are allowed"),
+        (2, "Refused with 413", "the request has 2 users, at most 1 are allowed"),
         (3, "For no platform", "iosEnabled"),
         (4, "Failed with 503", "down"),
         (5, "No answer", "lost-request"),
