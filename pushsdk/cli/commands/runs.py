@@ -431,9 +431,8 @@ def _send_run(
 
 def _tell_complete(result: pushsdk.BroadcastReport) -> None:
     """Say that the run was complete before."""
-    if result.planned:
-        again = "" if result.unknown else "; to push again, pass a new --run"
-        warn(f"nothing was sent: an earlier command completed this run{again}")
+    again = "" if result.unknown else "; to push again, pass a new --run"
+    warn(f"nothing was sent: an earlier command completed this run{again}")
 
 
 def _remove_empty(result: pushsdk.BroadcastReport, run: Path) -> None:
