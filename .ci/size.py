@@ -19,8 +19,8 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 183_000,
-    "tokens of tests": 270_000,
+    "tokens of pushsdk": 182_640,
+    "tokens of tests": 269_810,
     "functions with more than 8 decisions, per 1,000": 14.6,
     "functions with more than 15 decisions": 0,
     "classes with more than 15 attributes": 0,
