@@ -38,16 +38,16 @@ def error_for(
     user_ids: tuple[str, ...] = (),
     external_id: str | None = None,
     requests: Sequence[Verdict] = (),
-    job: str = "",
+    look: str = "",
 ) -> errors.PushError:
     """Return the error for a verdict that is not ACCEPTED. ``requests``: the verdicts joined into this one.
 
-    ``job`` names the job of a call with an idempotency key.
+    ``look`` says how to look at the claim of a call with an idempotency key.
     """
     requests = requests or (verdict,)
     # Without the exception that a callable raised: an error is pickled, and that may not be.
     known = msgspec.structs.replace(verdict, error=None)
-    facts = Facts(known, target, len(user_ids), _most_unknown(requests), _bound(verdict.failure, options), job)
+    facts = Facts(known, target, len(user_ids), _most_unknown(requests), _bound(verdict.failure, options), look)
     decisive = verdict.decisive
     error = _kind_of(verdict, decisive)(facts, attempts=verdict.attempts, user_ids=user_ids)
     error.retryable = any(map(is_retryable, requests))
@@ -80,17 +80,17 @@ def conclude(
     target: Target,
     options: Options | None = None,
     *,
-    job: str = "",
+    look: str = "",
 ) -> Receipt:
     """Return a call's receipt from the verdicts on its users, or raise its PushError.
 
-    ``job`` names the job of a call with an idempotency key.
+    ``look`` says how to look at the claim of a call with an idempotency key.
     """
     # The verdicts on other users come from the claim store.
     sent = [part for part in parts if not part[1].recorded]
     outcomes = {verdict.outcome for _, verdict in parts}
     if len(outcomes) > 1:
-        raise partial_error(users, parts, target, is_keyed=bool(job))
+        raise partial_error(users, parts, target, is_keyed=bool(look))
     attempts = attempts_of(sent)
     if outcomes == {Outcome.ACCEPTED}:
         already = len(users) - sum([len(part) for part, _ in sent])
@@ -98,10 +98,10 @@ def conclude(
             users=len(users), duplicates=duplicates, requests=len(sent), attempts=attempts, already_accepted=already
         )
     if not sent:
-        raise recorded_error(parts[-1][1], user_ids=users, job=job)
+        raise recorded_error(parts[-1][1], user_ids=users, look=look)
     _, requests = zip(*sent, strict=True)
     whole = msgspec.structs.replace(requests[-1], attempts=attempts)
-    raise error_for(whole, target=target, options=options, user_ids=users, requests=requests, job=job)
+    raise error_for(whole, target=target, options=options, user_ids=users, requests=requests, look=look)
 
 
 def set_answer(error: errors.PushError, source: Attempt | errors.PushError) -> None:
@@ -181,13 +181,13 @@ def _most_frequent(parts: Verdicts, target: Target | None) -> tuple[errors.PushE
     return None, 0
 
 
-def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...], job: str) -> errors.PushError:
+def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...], look: str) -> errors.PushError:
     """Return the error for a call that sent nothing: another call with its idempotency key had the verdict."""
     if verdict.outcome is Outcome.UNKNOWN:
         return errors.OutcomeUnknownError(
             "outcome unknown: an earlier call with this idempotency_key ended without a known outcome (its process "
-            f"died or its answer was lost); this call sent nothing; see: pushsdk claims show {job}, with "
-            "PUSHSDK_CLAIMS set to the store, and pushsdk docs idempotency#claims-of-dead-processes",
+            f"died or its answer was lost); this call sent nothing; {look}; see: pushsdk docs "
+            "idempotency#claims-of-dead-processes",
             user_ids=user_ids,
         )
     status = verdict.status or 0

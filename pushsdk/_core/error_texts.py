@@ -39,8 +39,8 @@ class Facts(Wording, msgspec.Struct, frozen=True):
     """The most attempts with outcome UNKNOWN that one request has."""
     bound: float | None = None
     """The seconds of the setting that may have ended the call: the timeout, or the longest Retry-After."""
-    job: str = ""
-    """The name of the job for a call with an idempotency key: another call with the key does not push again."""
+    look: str = ""
+    """How to look at the claim of a call with an idempotency key: another call with the key does not push again."""
 
     @property
     def decisive(self) -> Attempt:
@@ -56,8 +56,8 @@ class Facts(Wording, msgspec.Struct, frozen=True):
         if self.verdict.outcome is Outcome.UNKNOWN:
             times, again = (f" up to {self.sent} times", "once more") if self.sent > 1 else ("", "twice")
             operation = target.operation if target else PUSH
-            in_doubt = _KEYED if self.job else operation.in_doubt
-            risk = "; " + in_doubt.format(times=times, again=again, job=self.job)
+            in_doubt = _KEYED if self.look else operation.in_doubt
+            risk = "; " + in_doubt.format(times=times, again=again, look=self.look)
         fix = self._fix(target, names) if target else ""
         end = self._end() or self._by_policy()
         return f"{_HEADS[self.verdict.outcome]}: {self._cause()}{end}{risk}{fix} [{self.code}]"
@@ -138,7 +138,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
             target.operation.name: True,
             "local": is_local,
             "http to TLS": target.base_url.startswith("http:") and _is_for_tls(verdict, decisive, is_local=is_local),
-            "job": self.job,
+            "job": self.look,
             "unseen answer": decisive.answer and not target.shows_answers,
             **_signs_in(decisive),
         }
@@ -164,10 +164,7 @@ def _signs_in(decisive: Attempt) -> dict[object, object]:
     }
 
 
-_KEYED = (
-    "it may have been enqueued{times}; another call with this idempotency_key sends nothing: pushsdk claims show "
-    "{job}, with PUSHSDK_CLAIMS set to the store"
-)
+_KEYED = "it may have been enqueued{times}; another call with this idempotency_key sends nothing; {look}"
 _UNTRIED = "the call ended before its first attempt"
 _HEADS = {Outcome.UNKNOWN: "outcome unknown", Outcome.REJECTED: "rejected", Outcome.NOT_SENT: "not sent"}
 _TOTAL = "total timeout {bound} s"

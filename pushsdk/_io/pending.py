@@ -105,8 +105,8 @@ class PendingCalls:
             # Nearly every call.
             return Receipt(users=len(call.users), duplicates=call.duplicates, attempts=verdict.attempts)
         options = None if call.batch is None else call.batch.content.options
-        job = "" if call.claims is None else call.claims.entry.job
-        return conclude(call.users, call.duplicates, parts, self.target, options, job=job)
+        look = "" if call.claims is None else call.claims.look
+        return conclude(call.users, call.duplicates, parts, self.target, options, look=look)
 
     def report_abandoned(self, call: Call) -> None:
         """Report a call's end after its caller had stopped waiting."""

@@ -31,13 +31,13 @@ from pushsdk._io.pending import PendingCalls
 from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error
 from pushsdk.claims import store_at
+from pushsdk.claims.memory import MemoryClaims
 from pushsdk.claims.store import ClaimStore, Store, close_store
 
 T = TypeVar("T")
 IN_FLIGHT = (
     "outcome unknown: another call with this idempotency_key claimed the users {:.0f} s ago and may be in flight for "
-    "{} s more; this call sent nothing: call again with the same key after that; see: pushsdk claims show {}, with "
-    "PUSHSDK_CLAIMS set to the store"
+    "{} s more; this call sent nothing: call again with the same key after that; {}"
 )
 
 
@@ -85,7 +85,10 @@ class KeyedSends:
             engine.work.end([call])
             raise
         call.deadline = min(call.deadline, log.deadline())
-        keyed = call.claims = KeyedCall(engine, log, entry, users)
+        look = f"see: pushsdk claims show {entry.job}, with PUSHSDK_CLAIMS set to the store"
+        if type(self._store) is MemoryClaims:
+            look = "the claim is in this process's memory, and ends with it"
+        keyed = call.claims = KeyedCall(engine, log, entry, users, look)
         with engine.work.including(keyed):
             try:
                 return await keyed.send(call, content)
@@ -94,10 +97,14 @@ class KeyedSends:
 
 
 class KeyedCall:
-    """A call with an idempotency key, and its entry in the claim store."""
+    """A call with an idempotency key, and its entry in the claim store.
 
-    def __init__(self, engine: Engine, log: ClaimLog, entry: ClaimEntry, users: tuple[str, ...]) -> None:
+    ``look`` says how to look at the claim, for error texts.
+    """
+
+    def __init__(self, engine: Engine, log: ClaimLog, entry: ClaimEntry, users: tuple[str, ...], look: str) -> None:
         self._engine = engine
+        self.look = look
         self.log = log
         self.entry = entry
         #: The users by position, sorted.
@@ -114,7 +121,7 @@ class KeyedCall:
             seconds = math.ceil(entry.sending_until - now)
             if seconds > 0 and not error.attempts and not entry.states().count(UserState.UNKNOWN):
                 if not call.abandoned:  # else its request goes on
-                    error.args = (IN_FLIGHT.format(max(now - entry.claimed_at, 0), seconds, entry.job),)
+                    error.args = (IN_FLIGHT.format(max(now - entry.claimed_at, 0), seconds, self.look),)
                 error.retryable, error.retry_after = True, float(seconds)
             raise
 
@@ -152,7 +159,7 @@ class KeyedCall:
         if states.count(UserState.PENDING) == states.users:
             raise error
         parts = [(self.users[low:high], idempotency.recorded_verdict(status)) for low, high, status in states.runs()]
-        return conclude(call.users, call.duplicates, parts, self._engine.pending.target, job=self.entry.job)
+        return conclude(call.users, call.duplicates, parts, self._engine.pending.target, look=self.look)
 
     def for_request(self, content: Content, part: BatchPart) -> "KeyedClaim":
         """Return the claim for a request with this call and perhaps others in the same log."""
