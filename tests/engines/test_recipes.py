@@ -8,9 +8,13 @@ from pushsdk.emulator import Fault
 
 USERS = 20_000
 # Smaller requests and fewer at a time, so a kill hits the middle of the run.
-SMALLER = {"1000": "50", "run=": "limits=Limits(in_flight=4), run=", "import Audience": "import Audience, Limits"}
-# A worker that has no part yet, as the machine is busy, has nothing in flight.
-NOTED = {"    chunks = pq": "    (RUN / 'sending').open('a').write(f'{os.getpid()} ')\n    chunks = pq"}
+SMALLER = {
+    "1000": "50",
+    "run=": "limits=Limits(in_flight=4), run=",
+    "import Audience": "import Audience, Limits",
+    # A worker that has no part yet, as the machine is busy, has nothing in flight.
+    "    chunks = pq": "    (RUN / 'sending').open('a').write(f'{os.getpid()} ')\n    chunks = pq",
+}
 
 
 @pytest.mark.parametrize("name", ["dask_broadcast.py", "ray_broadcast.py"])
@@ -18,7 +22,7 @@ def test_a_worker_is_killed(name, service, tmp_path):
     installed(name.partition("_")[0])
     # So some requests are always in flight; the service accepts them even after their client has died.
     service.begin([Fault.delay(0.5, every=8, name="slow"), Fault.delay(0.05, name="all")])
-    program = recipe(name, tmp_path, service, users=USERS, changed=SMALLER | NOTED)
+    program = recipe(name, tmp_path, service, users=USERS, changed=SMALLER)
     ran(program, tmp_path, service)
     pushed = service.users()
     outcomes = outcomes_of(tmp_path)

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.virtual_time import turns, virtual
 
@@ -60,6 +60,7 @@ STATUSES = [UserStatus(state) for state in (UserState.CLAIMED, UserState.ACCEPTE
 CHANGES = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 2), st.sampled_from(STATUSES)), min_size=6)
 
 
+@settings(max_examples=300)  # one in twenty shows a wrong join
 @given(CHANGES)
 @virtual
 async def test_events_that_are_joined_leave_each_user_as_the_events_alone(changes):

@@ -37,8 +37,7 @@ def recipe(name, folder, service, *, users, changed):
         "RAY_worker_niceness": "0",
         "HOME": str(folder),
     }
-    log = (folder / "log").open("ab")
-    with log:
+    with (folder / "log").open("ab") as log:
         return subprocess.Popen([sys.executable, name], env=environment, cwd=folder, stdout=log, stderr=log)
 
 
