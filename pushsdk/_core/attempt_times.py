@@ -54,11 +54,11 @@ class AttemptTimes:
 
     def is_silent(self, now: float) -> bool:
         """Return True if responses are due for so long that the service counts as silent."""
-        if self.is_stalled or not (self.unanswered and self.usual):
+        late = now - self._quiet_since - self.usual
+        if self.is_stalled or late <= GRANULARITY or not (self.unanswered and self.usual):
             return self.is_stalled
         # The first of several responses comes earlier than a single one.
-        margin = (self.likely - self.usual) / self.unanswered
-        return now - self._quiet_since > self.usual + (margin if margin > GRANULARITY else GRANULARITY)
+        return late > (self.likely - self.usual) / self.unanswered
 
     def not_before(self, now: float, in_flight: int) -> float:
         """Return the time before which no request starts, with so many in flight."""

@@ -35,22 +35,6 @@ class _Answers:
 class _Refusals:
     """A score that refusals raise and starts lower, and how many requests were accepted."""
 
-    score = 0.0
-    #: Requests that were in flight at the last cut: their refusals say nothing about the rate since.
-    skip = 0
-    #: The longest pause that was asked for since the last cut.
-    pause = 0.0
-    #: The gap before a cut for which no rate was known: accepted requests lead back to it.
-    lost = 0.0
-    #: Requests accepted since the last cut, or since others wait without a break; the same, if all had been sent at the
-    #: present rate.
-    accepted = 0
-    projected = 0.0
-    #: Requests accepted since the score was zero: while the service refuses, it takes as many.
-    recently = 0
-    #: True if the service itself has accepted or refused a request.
-    answered = False
-
     def __init__(self, at: float, *, waited: float = 0.0, trust: float = 1.0) -> None:
         #: The last cut; the first refusal since the score was zero; the time from which ``accepted`` is counted.
         self.at = self.since = self._counted = at
@@ -58,15 +42,27 @@ class _Refusals:
         self.waited = waited
         #: How well the rate is known: 1 if ``FEWEST`` accepted requests and a long run told it, else it climbs sooner.
         self.trust = trust
+        #: The score; the longest pause that was asked for since the last cut; the gap before a cut for which no rate
+        #: was known: accepted requests lead back to it.
+        self.score = self.pause = self.lost = 0.0
+        #: Requests that were in flight at the last cut: their refusals say nothing about the rate since.
+        self.skip = 0
+        #: Requests accepted since the last cut, or since others wait without a break; the same, if all had been sent at
+        #: the present rate; those since the score was zero: while the service refuses, it takes as many.
+        self.accepted = self.projected = self.recently = 0.0
+        #: True if the service itself has accepted or refused a request.
+        self.answered = False
 
     def count(self, now: float, *, ok: bool, waits: bool) -> None:
         """Count the end of a request. If no other waits, the accepted ones tell the demand, not the service's rate."""
-        self.skip -= self.skip > 0
+        if self.skip:
+            self.skip -= 1
         self.answered |= ok
         self.recently += ok
-        self.accepted += ok
-        self.projected += ok
-        if not waits and not self.pause:
+        if waits or self.pause:
+            self.accepted += ok
+            self.projected += ok
+        else:
             self.accepted, self.projected, self._counted = 0, 0.0, now
 
     def guess(self, now: float, gap: float) -> None:

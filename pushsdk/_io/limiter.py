@@ -116,7 +116,6 @@ class ConcurrencyLimiter:
         now = self.clock()
         if self._earliest(now) > now:
             return False
-        self.times.started(now)
         self._start(now, users)
         return True
 
@@ -208,7 +207,6 @@ class ConcurrencyLimiter:
                 return
             waiting = self._pop_probe() if self.times.is_stalled else heapq.heappop(self._queue)[-1]
             if waiting is not None and waiting.acquire():
-                self.times.started(now)
                 self._start(now, waiting.users)
         self._obstacle = None
 
@@ -232,10 +230,14 @@ class ConcurrencyLimiter:
 
     def _earliest(self, now: float) -> float:
         """Return the time before which no request starts."""
-        times = self.times.not_before(now, self._adaptive.in_flight)
-        return max(self.rate_limiter.not_before, self._next_start, times)
+        earliest, rate = self.times.not_before(now, self._adaptive.in_flight), self.rate_limiter.not_before
+        # ``max`` takes five times as long.
+        if self._next_start > earliest:
+            earliest = self._next_start
+        return rate if rate > earliest else earliest
 
     def _start(self, now: float, users: int) -> None:
+        self.times.started(now)
         self._adaptive.started(now)
         self.rate_limiter.charge(now, users)
         gap = self._adaptive.gap
