@@ -462,7 +462,7 @@ CANCELLATION = [
         "a cancellation from outside is swallowed at a deadline",
         "_io.timers:DeadlineScope.__exit__",
         """
-            self._timers.remove(self, self.tick)
+            self.tick.pop(self, None)
             task, self._task = self._task, None
             if self.expired is None:
                 return False

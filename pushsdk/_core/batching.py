@@ -123,9 +123,8 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """The splitters, in which the users of a rejected request wait for their next one. Set by the shell."""
     has_slot: bool = False
     """True while the batch holds a slot that no request has taken over. Set by the shell."""
-
     # With ``users``, ``units`` and the next two, a batch is the part that a request for all its calls carries.
-    history = ()
+    history: Any = ()
 
     @property
     def ids(self) -> EncodedIds:

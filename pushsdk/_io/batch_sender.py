@@ -150,9 +150,8 @@ class BatchSender:
     def _create_task(self, batch: Batch) -> None:
         # Not by the loop's task factory: with an eager one, a batch that ends at once would start the next one, inside
         # the limiter, and that its next one.
-        task = asyncio.Task(self._deliver(batch), loop=self._sender.loop, context=batch.context.copy())
-        batch.task = task
-        task.add_done_callback(lambda _: self._abort(batch))
+        batch.task = asyncio.Task(self._deliver(batch), loop=self._sender.loop, context=batch.context.copy())
+        batch.task.add_done_callback(lambda _: self._abort(batch))
 
     def _abort(self, batch: Batch) -> None:
         """End a batch that is in flight without a task, or whose task was cancelled before its first step."""
@@ -353,9 +352,9 @@ class BatchSender:
             push_body(ids, content.message, content.custom_fields),
             part,
             options,
-            deadline=deadline,
-            key=content.api_key,
-            is_asked=not history,
+            deadline,
+            content.api_key,
+            not history,
             attempts=history,
             claim=claim,
             owner=self,

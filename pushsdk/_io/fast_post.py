@@ -35,7 +35,7 @@ from pushsdk._core.judging import is_json
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._io.heads import KNOWN_RELEASES, Heads, RequestHead
 from pushsdk._io.request import ApiRequest, Claim, resolve
-from pushsdk._io.timers import let_read
+from pushsdk._io.timers import Respond, let_read
 
 if sys.platform == "linux":  # pragma: no branch - the tests run there
     from fcntl import ioctl
@@ -117,7 +117,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.size = math.inf
         self.idle = 0.0
         #: Set while a response is awaited. Called with True for a plain 204, else with False: aiohttp parses it.
-        self.respond: Callable[[bool], None] | None = None
+        self.respond: Respond | None = None
         #: Takes the bytes read for aiohttp's protocol. None before a response's first byte, unless aiohttp writes.
         self.read: Callable[[bytes], object] | None = None
         if hasattr(transport, "max_size"):  # asyncio's, not uvloop's
@@ -182,7 +182,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         head: RequestHead,
         body: bytes,
         evidence: Evidence,
-        respond: Callable[[bool], None],
+        respond: Respond,
         extra: bytes,
     ) -> None:
         """Write the whole request, with these ``extra`` header lines. Raises as ``check_stale`` does.
@@ -461,8 +461,8 @@ class FastPost:
             and aiohttp.__version__.startswith(KNOWN_RELEASES)
             and all(map(is_own, (_REQUEST, _SEND, _START)))
             and type(session) is _SESSION
-            and session._request_class is aiohttp.ClientRequest
-            and session._response_class is aiohttp.ClientResponse
+            and session._request_class is _WRITER
+            and session._response_class is _READER
             and not any((session._middlewares, session._default_headers, session._default_auth))
             and not any((session._default_proxy, session._trust_env))
         )
@@ -475,8 +475,8 @@ class FastPost:
             and self._is_plain
             and getattr(session._request, "__func__", None) is _REQUEST
             and not session._trace_configs
-            and aiohttp.ClientRequest.send is _SEND
-            and aiohttp.ClientResponse.start is _START
+            and _WRITER.send is _SEND
+            and _READER.start is _START
         )
 
     async def post(self, request: ApiRequest, timeout: aiohttp.ClientTimeout) -> None:
@@ -500,7 +500,7 @@ class FastPost:
             connection.abort()
             raise
 
-    def start(self, connection: HttpConnection, request: ApiRequest, respond: Callable[[bool], None]) -> bool:
+    def start(self, connection: HttpConnection, request: ApiRequest, respond: Respond) -> bool:
         """Write the request at once on a reserved connection. Return False if the connection is stale.
 
         ``respond(True)`` follows a plain 204: call ``release``. ``respond(False)`` follows anything else: call
@@ -619,5 +619,5 @@ def is_own(function: Any) -> bool:
 
 _MODULES = (vars(aiohttp.client), vars(client_reqrep))
 # As they were when this module was imported.
-_SESSION, _REQUEST = aiohttp.ClientSession, aiohttp.ClientSession._request
-_SEND, _START = aiohttp.ClientRequest.send, aiohttp.ClientResponse.start
+_SESSION, _WRITER, _READER = aiohttp.ClientSession, aiohttp.ClientRequest, aiohttp.ClientResponse
+_REQUEST, _SEND, _START = _SESSION._request, _WRITER.send, _READER.start

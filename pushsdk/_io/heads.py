@@ -1,6 +1,6 @@
 """Request heads: URL, headers, and the Api-Key, whose text is taken here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Self
 
@@ -15,6 +15,9 @@ from pushsdk._core.secret import Secret
 
 # The aiohttp releases that the contract test covers.
 KNOWN_RELEASES = ("3.14.",)
+
+# Most bodies have one of a few lengths.
+_length_line = lru_cache(1024)(b"Content-Length: %d\r\n\r\n".__mod__)
 
 
 class _HeaderText(str):
@@ -64,13 +67,13 @@ class RequestHead:
         text = text.removesuffix(b"\r\n")
 
         def write(transport: Any, body: bytes, extra: bytes) -> int:
-            data = b"".join((text, extra, b"Content-Length: %d\r\n\r\n" % len(body), body))
+            data = b"".join((text, extra, _length_line(len(body)), body))
             transport.write(data)
             return len(data)
 
         #: Writes the whole request with extra header lines to a transport, and returns its size. A closure: an
         #: attribute could be shown.
-        self.write: Callable[[Any, bytes, bytes], int] = write
+        self.write = write
 
 
 class Heads:

@@ -360,16 +360,15 @@ class QueuedBatch:
 
     def include(self, deadline: float) -> None:
         """Include a call with this deadline."""
-        timers = self._queue.timers
-        timers.remove(self, self._tick)
+        self._tick.pop(self, None)
         self.deadline = deadline
-        self._tick = timers.add(self, deadline)
+        self._tick = self._queue.timers.add(self, deadline)
 
     def expire(self, reason: Failure) -> None:
         """End the calls whose deadline has expired, and wait for the next deadline."""
         batch = self._batch
         # Rounding may put a deadline at the very end of its tick.
-        due = self._tick / TICKS_PER_SECOND
+        due = (int(self.deadline * TICKS_PER_SECOND) + 1) / TICKS_PER_SECOND
         latest = max([call.deadline for call in batch.units], default=math.inf)
         if due < latest <= due + 1 / TICKS_PER_SECOND:
             # If the latest deadline falls into this tick, expire all calls together then.
@@ -383,7 +382,7 @@ class QueuedBatch:
 
     def close(self) -> None:
         """Leave the timer wheel: no caller waits any more, or its request has the deadline."""
-        self._queue.timers.remove(self, self._tick)
+        self._tick.pop(self, None)
         self.is_waiting = False
 
     @property

@@ -29,7 +29,7 @@ from pushsdk._io.backlog import Backlog
 from pushsdk._io.credentials import NoKey, rekey
 from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.request import ApiRequest, Flight, Transport
-from pushsdk._io.timers import DeadlineScope, TimerWheel
+from pushsdk._io.timers import DeadlineScope, Respond, TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.work import Work
 
@@ -104,14 +104,14 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if fast is None or self.work.closed or not request.is_asked or type(request.key) is NoKey:
             return False
         # A plain 204 may not be what the policy accepts.
-        if options.keyed or options.policy.statuses:
+        if options.keyed or options.policy.statuses or not fast.takes(request.body):
             return False
-        connection = fast.takes(request.body) and fast.take_idle()
+        connection = fast.take_idle()
         if connection:
             self.open(request, connection)
         return bool(connection)
 
-    def begin(self, request: ApiRequest, respond: Callable[[bool], None], *, may_begin: bool = True) -> bool:
+    def begin(self, request: ApiRequest, respond: Respond, *, may_begin: bool = True) -> bool:
         """Write a request on its connection. Return False if ``run`` has to send it, as its time may be short."""
         flight, fast = request.flight, self.transport.fast
         needed = self.limiter.times.needed(others_wait=True)
@@ -148,7 +148,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     def _conclude(self, request: ApiRequest, attempt: Attempt, now: float) -> None:
         flight = request.flight
-        self.timers.remove(flight, flight.tick)
+        flight.tick.pop(flight, None)
         flight.connection = None
         try:
             self.note(request, attempt)

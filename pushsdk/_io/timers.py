@@ -14,6 +14,9 @@ import msgspec
 
 from pushsdk._core.outcome import Failure
 
+Respond = Callable[[bool], None]
+"""Called as a request's response is there: with True for a plain 204."""
+
 TICKS_PER_SECOND = 250
 # One turn reads the sockets, and up to four take in the data: TLS hands it on, a task is made, starts, and reads.
 TURNS_TO_READ = 5
@@ -48,8 +51,11 @@ class TimerWheel:
         # The timer for the earliest tick, or the sweep that it has begun.
         self._handle: asyncio.Handle | None = None
 
-    def add(self, entry: TimerEntry, deadline: float) -> int:
-        """Keep the entry until it expires, or is removed with the tick that this returns."""
+    def add(self, entry: TimerEntry, deadline: float) -> Any:
+        """Keep the entry until it expires. Returns its tick's entries, for an entry that leaves before.
+
+        An empty tick goes when its time comes, or before the next is armed.
+        """
         tick = int(deadline * TICKS_PER_SECOND) + 1 if deadline < math.inf else NEVER
         bucket = self._buckets.get(tick)
         if bucket is None:
@@ -59,11 +65,7 @@ class TimerWheel:
                 if tick == self._order[0]:
                     self._arm()
         bucket[entry] = None
-        return tick
-
-    def remove(self, entry: TimerEntry, tick: int) -> None:
-        """Remove the entry. An empty tick goes when its time comes, or before the next is armed."""
-        self._buckets.get(tick, {}).pop(entry, None)
+        return bucket
 
     def fail(self, reason: Failure, *, before: float = math.inf) -> None:
         """End waiting entries with a deadline before this time. Without a time, also end those in flight."""
@@ -127,10 +129,10 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
     _respond: Any = None
     _task: Any = None
     _cancelling: int = 0
-    tick: int = NEVER
-    """The tick in the wheel. Set by ``begin``."""
+    tick: Any = None
+    """The entries of its tick in the wheel. Set by ``begin``."""
 
-    def begin(self, respond: Callable[[bool], None] | None = None) -> None:
+    def begin(self, respond: Respond | None = None) -> None:
         """Add the deadline to the wheel. ``respond(False)`` is called if it expires before a task enters the block."""
         self._respond, self.tick = respond, self._timers.add(self, self.deadline)
 
@@ -149,7 +151,7 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self._timers.remove(self, self.tick)
+        self.tick.pop(self, None)
         # The task keeps the exception that it raises, which keeps its frames, and the callback keeps its request: a way
         # back from here would be a cycle.
         task, self._task, self._respond = self._task, None, None

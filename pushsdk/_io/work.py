@@ -43,7 +43,8 @@ class Work:
         if self.drained is not None:
             self.drained += [unit for unit in units if unit in self.calls]
         self.calls.difference_update(units)
-        self.ended(*units)
+        if self._waiters:
+            self.ended(*units)
 
     def ended(self, *ended: object) -> None:
         """Tell the waiters that calls, or other items that they wait for, have ended."""
