@@ -6,8 +6,8 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
-from contextlib import closing
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from pushsdk._core.words import count, near_word
 from pushsdk._io.engine import Engine, EngineSettings
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._io.lifetime import Lifetime
-from pushsdk._io.threads import settled
 from pushsdk._public import set_public_module
 from pushsdk._runs.folder import split
 from pushsdk._runs.pipeline import Pipeline, RunSettings
@@ -98,7 +97,7 @@ async def resume(lifetime: Lifetime, settings: RunSettings) -> BroadcastReport:
     if path is None:
         raise ConfigurationError("run must be the path of a run file, for example 'spring.run'")
     opening = partial(Journal.open, path, write=True, durable=settings.durable)
-    with closing(await _opened(lifetime.enter(), opening)) as journal:
+    async with _opened(lifetime.enter(), opening) as journal:
         journal.check_planned()
         asked = msgspec.structs.replace(journal.header, base_url=lifetime.settings.base_url, parts=settings.parts)
         _check_header(journal.header, asked, path)
@@ -114,7 +113,7 @@ async def _run(
     if path is None:
         return await _run_without_file(lifetime, settings, header, plan)
     opening = partial(Journal.open_or_create, path, header, durable=settings.durable)
-    with closing(await _opened(lifetime.enter(), opening)) as journal:
+    async with _opened(lifetime.enter(), opening) as journal:
         is_same = is_file and journal.sealed and journal.header.source == header.source
         if journal.sealed:
             _check_header(journal.header, header, path)
@@ -143,15 +142,11 @@ def _remove(folder: str, guard: ProcessGuard) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _opened(engine: Engine, opening: Callable[[], Journal]) -> Journal:
-    """Open a journal in a thread. Close it again if the caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(engine.offload(opening))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if await settled(task):
-            task.result().close()
-        raise
+@asynccontextmanager
+async def _opened(engine: Engine, opening: Callable[[], Journal]) -> AsyncGenerator[Journal]:
+    """Open a journal in a thread, and close it in the end, also if the caller is cancelled meanwhile."""
+    with ExitStack() as opened:
+        yield await engine.offload(lambda: opened.enter_context(closing(opening())))
 
 
 async def _plan_and_send(

@@ -96,9 +96,8 @@ def _outcomes(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the outcomes. Nothing is opened before the first is asked for."""
-    call = ThreadCall[None]()
     source = encoder.chunks(batches)
-    chunks = in_blocks(iter(lambda: next_block(source, STEPS), []), call.callbacks.put)
+    chunks = in_blocks(iter(lambda: next_block(source, STEPS), []))
     # Set in the loop's thread, by ``send``.
     sender: PlanSender
 
@@ -119,7 +118,7 @@ def _outcomes(
         )
         await sender.run(chunks)
 
-    call.work = send
+    call = ThreadCall(send)
     thread = LoopThread(client.aclose)
     try:
         thread.start()

@@ -14,14 +14,12 @@ from pushsdk._core.errors import ClientClosedError
 from pushsdk._core.kinds import is_async
 from pushsdk._core.secret import sealed
 from pushsdk._runs.planner import next_block
-from pushsdk.sync.loop_thread import Callback, current
+from pushsdk.sync.loop_thread import current
 
 # Values that the loop itself can read without blocking, or rejects.
 IN_MEMORY = (str, bytes, bytearray, memoryview, Mapping, list, tuple, set, frozenset, range)
 
 T = TypeVar("T")
-Request = Callable[[Callback], object]
-"""Has a function called in the waiting thread: the ``put`` of ``ThreadCall.callbacks``."""
 
 
 def read_ids(user_ids: object, max_users: int) -> Any:
@@ -31,21 +29,21 @@ def read_ids(user_ids: object, max_users: int) -> Any:
     return tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
 
 
-def async_readable(name: str, items: object, request: Request) -> Any:
+def async_readable(name: str, items: object) -> Any:
     """Return the items in a form that the loop can read. Raises ValidationError unless they are a plain iterable.
 
-    ``request`` has a function called in the waiting thread. ``name`` is the argument that the error names.
+    ``name`` is the argument that the error names.
     """
     if isinstance(items, (*IN_MEMORY, Audience, Personalized)):
         return items
     items = iterable(name, items, "a plain iterable, not an async one")
     # Calls iter() at the first item, in the waiting thread.
     source = itertools.chain.from_iterable((items,))
-    return in_blocks(iter(lambda: next_block(source), []), request)
+    return in_blocks(iter(lambda: next_block(source), []))
 
 
-def asked(function: Callable[[], T], request: Request) -> asyncio.Future[T]:
-    """Return a function's future result. The waiting thread calls the function when ``request`` asks it to."""
+def asked(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Return a function's future result. The thread that waits for the current call calls the function."""
     future: Future[T] = Future()
 
     def work() -> None:
@@ -57,7 +55,7 @@ def asked(function: Callable[[], T], request: Request) -> asyncio.Future[T]:
             except Exception as error:  # noqa: BLE001 - raised again in the loop
                 future.set_exception(error)
 
-    request(work)
+    current.get().callbacks.put(work)
     return asyncio.wrap_future(future)
 
 
@@ -68,22 +66,20 @@ def asked_in_thread(api_key: Any) -> Any:
 
     @functools.wraps(api_key, updated=())
     async def ask() -> Any:
-        call = current.get()
-        answer = asked(lambda: sealed(api_key()), call.callbacks.put)
+        answer = asked(lambda: sealed(api_key()))
         # If the thread no longer waits, the callable fails.
-        call.task.add_done_callback(lambda _: answer.cancel())
+        current.get().task.add_done_callback(lambda _: answer.cancel())
         key = await answer
         return await key if inspect.isawaitable(key) else key
 
     return ask
 
 
-async def in_blocks(blocks: Iterator[list[T]], request: Request) -> AsyncGenerator[T]:
-    """Iterate over the items in blocks, which the waiting thread reads when ``request`` asks it to."""
-
+async def in_blocks(blocks: Iterator[list[T]]) -> AsyncGenerator[T]:
+    """Iterate over the items in blocks, which the thread that waits for the current call reads."""
     while True:
         try:
-            values = await asked(lambda: next(blocks, []), request)
+            values = await asked(lambda: next(blocks, []))
         except asyncio.CancelledError:
             # The thread no longer waits, or the client was closed.
             raise ClientClosedError("the client was closed before the plan was finished: nothing was sent") from None

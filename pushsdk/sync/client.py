@@ -273,10 +273,8 @@ class PushClient(ClientViews):
             RunPlanError: The run has other users, or another message or base_url. Nothing was sent.
             RunFileError: The run file can't be used.
         """
-        call: ThreadCall[BroadcastReport] = ThreadCall()
-        users = async_readable("user_ids", user_ids, call.callbacks.put)
+        users = async_readable("user_ids", user_ids)
         return self._run(
-            call,
             lambda inner: inner.broadcast(
                 users, message, custom_fields=custom_fields, run=run, stop=stop, dedupe=dedupe, **options
             ),
@@ -302,9 +300,8 @@ class PushClient(ClientViews):
         Raises:
             PushError: As for ``broadcast``.
         """
-        call: ThreadCall[BroadcastReport] = ThreadCall()
-        items = async_readable("requests", requests, call.callbacks.put)
-        return self._run(call, lambda inner: inner.send_each(items, run=run, stop=stop, **options), options)
+        items = async_readable("requests", requests)
+        return self._run(lambda inner: inner.send_each(items, run=run, stop=stop, **options), options)
 
     def resume(
         self, run: AnyPath, *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
@@ -319,7 +316,7 @@ class PushClient(ClientViews):
         Raises:
             RunFileError: The file is not a run, is in use or damaged, or its plan was never finished.
         """
-        return self._run(ThreadCall(), lambda inner: inner.resume(run, stop=stop, **options), options)
+        return self._run(lambda inner: inner.resume(run, stop=stop, **options), options)
 
     def flush(self) -> None:
         """Send lingering calls at once, and wait until every call made so far, in any thread, is complete."""
@@ -332,18 +329,17 @@ class PushClient(ClientViews):
 
     def _run(
         self,
-        call: ThreadCall[BroadcastReport],
         start: Callable[[AsyncPushClient], Coroutine[Any, Any, BroadcastReport]],
         options: RunOptions,
     ) -> BroadcastReport:
         """Perform the run that ``start`` starts. ``options`` belongs to this call: ``on_progress`` is replaced."""
         thread, client = self._portal.enter(), self._client
+        call = ThreadCall(lambda: start(client))
         on_progress = options.get("on_progress")
         check("on_progress", on_progress, Callable[[Any], object] | None)
         if on_progress is not None:
             report = guarded("on_progress", on_progress)
             options["on_progress"] = lambda progress: call.callbacks.put(functools.partial(report, progress))
-        call.work = lambda: start(client)
         return thread.perform(call)
 
 

@@ -48,13 +48,10 @@ Close = Callable[[float], Coroutine[Any, Any, DrainReport]]
 
 
 class ThreadCall(Generic[T]):
-    """A call that the loop performs while a thread waits for it.
+    """A call that the loop performs while a thread waits for it. ``work`` makes the coroutine that the loop awaits."""
 
-    ``work`` makes the coroutine that the loop awaits. The thread may also set it later, before it submits the call.
-    """
-
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]] | None = None) -> None:
-        self.work: Callable[[], Coroutine[Any, Any, T]] | None = work
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
         #: Functions for the waiting thread to call, put by the loop; None follows the last one.
         self.callbacks: SimpleQueue[Callback | None] = SimpleQueue()
         self.caller: list[Any] = [sys._getframe(2)]  # until the call is done
@@ -67,12 +64,11 @@ class ThreadCall(Generic[T]):
 
     async def run(self) -> None:
         """Await the work. Its exceptions are raised in the calling thread."""
-        assert self.work is not None  # noqa: S101 - set before the call is submitted
         self.started = True
         caller.set(self.caller)
         current.set(self)
         try:
-            self.result = await self.work()
+            self.result = await self._work()
         except asyncio.CancelledError:
             self.abort()
         except BaseException as error:  # noqa: BLE001 - raised again in the calling thread

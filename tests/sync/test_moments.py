@@ -10,7 +10,7 @@ from support.service_thread import HANGS, wait_until
 from pushsdk import ClientClosedError, DrainReport
 from pushsdk._io.threads import DaemonThreads
 from pushsdk.sync.caller_thread import in_blocks
-from pushsdk.sync.loop_thread import LoopThread, ThreadCall
+from pushsdk.sync.loop_thread import LoopThread, ThreadCall, current
 
 
 async def nothing():
@@ -118,16 +118,17 @@ def test_blocking_work_waits_for_a_thread_if_no_other_can_be_started(monkeypatch
 
 
 def test_a_block_requested_by_a_cancelled_reader_is_not_read():
-    blocks = []
+    call = ThreadCall(nothing)
     items = iter([["u"]])
 
     async def main():
-        reading = asyncio.create_task(anext(in_blocks(items, blocks.append)))
+        current.set(call)
+        reading = asyncio.create_task(anext(in_blocks(items)))
         await asyncio.sleep(0)
         reading.cancel()
         with pytest.raises(ClientClosedError):
             await reading
 
     asyncio.run(main())
-    blocks[0]()
+    call.callbacks.get()()
     assert next(items) == ["u"]
