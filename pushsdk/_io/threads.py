@@ -11,8 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Runs a function away from the event loop, and returns its result.
-Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
+#: Runs a function away from the event loop, and returns its result: ``in_thread``.
+Offload = Callable[..., Awaitable[Any]]
 
 
 class DaemonThreads(ThreadPoolExecutor):
@@ -66,13 +66,17 @@ class DaemonThreads(ThreadPoolExecutor):
             self._resting.release()
 
 
-async def in_thread(work: Callable[[], Any]) -> Any:
-    """Run blocking work in a thread. A cancellation waits for its end: two threads must not use one file at once."""
+async def in_thread(work: Callable[[], Any], cancelled: Callable[[], object] = lambda: None) -> Any:
+    """Run blocking work in a thread. A cancellation waits for its end: two threads must not use one file at once.
+
+    ``cancelled`` is called before it waits.
+    """
     # Not a task, as with to_thread: tasks are cancelled when their loop is closed, but a thread continues.
     thread = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, work)
     try:
         return await asyncio.shield(thread)
     except asyncio.CancelledError:
+        cancelled()
         await settled(thread)
         raise
 

@@ -19,7 +19,7 @@ from pushsdk._core.kinds import must_be
 from pushsdk._core.models import UNSET, PushRequest
 from pushsdk._core.paths import show_path
 from pushsdk._core.words import count, near_word
-from pushsdk._io.threads import Offload, settled
+from pushsdk._io.threads import Offload
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
 from pushsdk._runs.run_file.file import OTHER_USERS, run_file_error
 from pushsdk._runs.run_file.journal import Journal
@@ -134,13 +134,7 @@ class Planner:
             self.stop_reason = StopReason(by, f"{reason} before all its users were read: nothing was sent")
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        task = asyncio.ensure_future(self._offload(work))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self.stop("asked", "the call was cancelled")
-            await settled(task)
-            raise
+        return await self._offload(work, lambda: self.stop("asked", "the call was cancelled"))
 
     async def _write(self) -> None:
         try:

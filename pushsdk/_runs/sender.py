@@ -177,14 +177,8 @@ class ChunkSender:
         )
 
     async def _split(self, splitter: Splitter[ChunkRequest]) -> list[Rejected[ChunkRequest]]:
-        """Send the parts, wave by wave. Return the parts that were given up."""
-        if self._is_open_question():
-            # One chunk tests whether the message is to blame. The others wait for the result.
-            async with self._blame_lock:
-                while self._is_open_question() and await self._send_wave(splitter):
-                    pass
-        while await self._send_wave(splitter):
-            pass
+        """Send the parts. Return the parts that were given up."""
+        await self._send_waves(splitter)
         # Parts that are too large stay pending: even a single user was too large.
         rest = [(part, verdict) for part, verdict in splitter.rest() if verdict.status != TOO_LARGE]
         if self.stopping.reason is not None or not rest:
@@ -192,6 +186,15 @@ class ChunkSender:
         status = UserStatus(UserState.REJECTED, rest[0][1].status)
         self.stopping.settled(REJECTED, sum([part.users for part, _ in rest]), status)
         return rest
+
+    async def _send_waves(self, splitter: Splitter[ChunkRequest]) -> None:
+        if self._is_open_question():
+            # One chunk tests whether the message is to blame. The others wait for the result.
+            async with self._blame_lock:
+                while self._is_open_question() and await self._send_wave(splitter):
+                    pass
+        while await self._send_wave(splitter):
+            pass
 
     def _is_open_question(self) -> bool:
         return not (self._varied or self.message.accepted or self.message.is_rejected)

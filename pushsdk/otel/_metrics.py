@@ -56,25 +56,38 @@ class Instruments:
         self.measured: bool = not isinstance(self.duration, NoOpHistogram)
         # Observable instruments read the clients' counters.
         meter.create_observable_counter("pushsdk.users", [self._users], unit="{user}", description="Users by outcome.")
-        sums: Sequence[tuple[str, str, str, Callable[[Engine], float]]] = (
-            ("pushsdk.requests.in_flight", "{request}", "Attempts in flight.", lambda engine: engine.limiter.in_flight),
-            ("pushsdk.requests.limit", "{request}", "Attempts allowed in flight.", lambda engine: engine.limiter.limit),
-            ("pushsdk.queue.users", "{user}", "Users in queued calls.", lambda engine: engine.backlog.users),
+        total, gauge = meter.create_observable_up_down_counter, meter.create_observable_gauge
+        self._observe(
+            total,
+            "pushsdk.requests.in_flight",
+            "{request}",
+            "Attempts in flight.",
+            lambda engine: engine.limiter.in_flight,
         )
-        for name, unit, description, read in sums:
-            callback = self._reading(read)
-            meter.create_observable_up_down_counter(name, [callback], unit=unit, description=description)
-        meter.create_observable_gauge(
+        self._observe(
+            total,
+            "pushsdk.requests.limit",
+            "{request}",
+            "Attempts allowed in flight.",
+            lambda engine: engine.limiter.limit,
+        )
+        self._observe(
+            total, "pushsdk.queue.users", "{user}", "Users in queued calls.", lambda engine: engine.backlog.users
+        )
+        self._observe(
+            gauge,
             "pushsdk.retry_budget",
-            [self._reading(lambda engine: engine.sender.budget.tokens, lowest=True)],
-            unit="{token}",
-            description="Tokens left of the retry budget of 500; a retry costs 14, or 5 after throttling.",
+            "{token}",
+            "Tokens left of the retry budget of 500; a retry costs 14, or 5 after throttling.",
+            lambda engine: engine.sender.budget.tokens,
+            combine=min,
         )
-        meter.create_observable_gauge(
+        self._observe(
+            gauge,
             "pushsdk.rate",
-            [self._reading(_rate)],
-            unit="{request}/s",
-            description="Limit on the request rate, by throttles or Rate; absent while there is none.",
+            "{request}/s",
+            "Limit on the request rate, by throttles or Rate; absent while there is none.",
+            _rate,
         )
 
     def _start_over(self) -> None:
@@ -106,10 +119,17 @@ class Instruments:
             for outcome, count in users.items():
                 yield Observation(count, {**dict(server), "pushsdk.outcome": outcome.value})
 
-    def _reading(
-        self, read: Callable[[Engine], float | None], *, lowest: bool = False
-    ) -> Callable[[CallbackOptions], Iterator[Observation]]:
-        """Return a callback that sums the readings of open clients per service, or takes the lowest."""
+    def _observe(
+        self,
+        create: Callable[..., object],
+        name: str,
+        unit: str,
+        description: str,
+        read: Callable[[Engine], float | None],
+        *,
+        combine: Callable[[list[float]], float] = sum,
+    ) -> None:
+        """Create an instrument for the readings of open clients, which are combined per service."""
 
         def callback(options: CallbackOptions) -> Iterator[Observation]:
             readings: dict[Server, list[float]] = {}
@@ -122,9 +142,9 @@ class Instruments:
                     if value is not None:
                         readings.setdefault(source.server, []).append(value)
             for server, values in readings.items():
-                yield Observation(min(values) if lowest else sum(values), dict(server))
+                yield Observation(combine(values), dict(server))
 
-        return callback
+        create(name, [callback], unit, description)
 
 
 def _rate(engine: Engine) -> float | None:

@@ -250,6 +250,6 @@ def _answer(request: FakeRequest, fault: Fault | None) -> tuple[int, CIMultiDict
     return 200, CIMultiDict({"Content-Type": "application/json"}), body
 
 
-async def _run_inline(work: Callable[[], Any]) -> Any:
+async def _run_inline(work: Callable[[], Any], *_: object) -> Any:
     """Run blocking work in the event loop: virtual time has no threads."""
     return work()

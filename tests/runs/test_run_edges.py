@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, client_of, outcome_of, start
@@ -16,7 +16,7 @@ from pushsdk import (
     RunFileError,
     read_report,
 )
-from pushsdk._io.threads import in_thread
+from pushsdk._io.threads import in_thread, settled
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
 from pushsdk._runs.run_file.file import ask_to_stop
@@ -51,11 +51,19 @@ class Later:
         self.go = asyncio.Event()
         self.started = asyncio.Event()
 
-    async def __call__(self, work):
+    async def __call__(self, work, cancelled=asyncio.Event):
         self.works += 1
         if self.holds:
             self.started.set()
-            await self.go.wait()
+            going = asyncio.ensure_future(self.go.wait())
+            try:
+                await asyncio.shield(going)
+            except asyncio.CancelledError:
+                cancelled()
+                await settled(going)
+                with suppress(planning.PlanningStoppedError, RunFileError):
+                    work()
+                raise
         return work()
 
 

@@ -28,6 +28,7 @@ from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import Failure
 from pushsdk._core.words import count
 from pushsdk._io.files import folder_objection
+from pushsdk._io.threads import in_thread
 from pushsdk._runs.api import broadcast_content
 from pushsdk._runs.folder import PLAN, check_plan, planned_files
 from pushsdk._runs.plan import Chunk, Header
@@ -285,7 +286,7 @@ def _counted(job: Job, settings: Any) -> _Counts:
     with drawing() as draw:
         planner = Planner(
             journal,
-            offload=asyncio.to_thread,
+            offload=in_thread,
             report=lambda users: draw([("planning", f"{users:,}", "users", "")]),
             stop=None,
         )
