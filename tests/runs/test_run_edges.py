@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import threading
-from contextlib import closing, suppress
+from contextlib import closing
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, client_of, outcome_of, start
@@ -16,7 +16,6 @@ from pushsdk import (
     RunFileError,
     read_report,
 )
-from pushsdk._io.threads import in_thread, settled
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
 from pushsdk._runs.run_file.file import ask_to_stop
@@ -31,52 +30,11 @@ def users(count):
 
 
 class ThreadedService(FakeService):
-    """A service whose client does its blocking work by ``offload``."""
-
-    def __init__(self, offload):
-        super().__init__()
-        self._offload = offload
+    """A service whose client does its blocking work in threads."""
 
     def serve(self, client):
-        client._lifetime.serve(self, offload=self._offload)
+        client._lifetime.serve(self)
         return client
-
-
-class Later:
-    """Blocking work; while ``holds`` it runs when the test asks for it, even if its caller is cancelled."""
-
-    def __init__(self, *, holds):
-        self.holds = holds
-        self.works = 0
-        self.go = asyncio.Event()
-        self.started = asyncio.Event()
-
-    async def __call__(self, work, cancelled=asyncio.Event):
-        self.works += 1
-        if self.holds:
-            self.started.set()
-            going = asyncio.ensure_future(self.go.wait())
-            try:
-                await asyncio.shield(going)
-            except asyncio.CancelledError:
-                cancelled()
-                await settled(going)
-                with suppress(planning.PlanningStoppedError, RunFileError):
-                    work()
-                raise
-        return work()
-
-
-async def cancel(running, later, *, times):
-    """Cancel a call, which waits for its thread."""
-    await later.started.wait()
-    for _ in range(times):
-        running.cancel()
-        await turns(3)
-        assert not running.done(), "it waits for the thread"
-    later.go.set()
-    await asyncio.wait([running])
-    assert running.cancelled()
 
 
 # -- cancelled --------------------------------------------------------------------------------------------------------
@@ -98,7 +56,7 @@ def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path, monkeypatch):
             return commit(journal, *parts, at_once=at_once)
 
         monkeypatch.setattr(Journal, "commit", slowly)
-        client = client_of(ThreadedService(in_thread), batching=SMALL)
+        client = client_of(ThreadedService(), batching=SMALL)
         start(client.broadcast(users(8), MESSAGE, run=path, durable=True))
         await opening.wait()
         # During the commit of its claims: asyncio.run cancels all tasks and waits for them.
@@ -113,19 +71,27 @@ def test_a_closed_loop_ends_a_run_and_keeps_its_outcomes(tmp_path, monkeypatch):
     assert {row.reason for row in report.rows()} == {"the call was cancelled"}
 
 
-@virtual
-async def test_a_run_cancelled_while_opening_its_file_closes_it(tmp_path):
-    later = Later(holds=True)
-    async with client_of(ThreadedService(later)) as client:
-        await cancel(start(client.broadcast(users(2), MESSAGE, run=tmp_path / "run")), later, times=2)
+async def test_a_run_cancelled_while_opening_its_file_closes_it(tmp_path, monkeypatch):
+    loop, opening, make = asyncio.get_running_loop(), asyncio.Event(), Journal.open_or_create
+    go = threading.Event()
+
+    def slowly(*header, **options):
+        loop.call_soon_threadsafe(opening.set)
+        assert go.wait(10)
+        return make(*header, **options)
+
+    monkeypatch.setattr(Journal, "open_or_create", slowly)
+    async with client_of(ThreadedService()) as client:
+        running = start(client.broadcast(users(2), MESSAGE, run=tmp_path / "run"))
+        await opening.wait()
+        for _ in range(2):
+            running.cancel()
+            await turns(3)
+            assert not running.done(), "it waits for the thread"
+        go.set()
+        await asyncio.wait([running])
+        assert running.cancelled()
         assert (await client.broadcast(users(2), MESSAGE, run=tmp_path / "run")).accepted == 2
-
-
-@virtual
-async def test_a_thread_that_fails_after_a_cancellation_logs_nothing(tmp_path):
-    later = Later(holds=True)
-    async with client_of(ThreadedService(later)) as client:
-        await cancel(start(client.resume(tmp_path / "nothing")), later, times=1)
 
 
 # -- sources ----------------------------------------------------------------------------------------------------------
