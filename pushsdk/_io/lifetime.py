@@ -42,7 +42,7 @@ async def _until_end(lifetime: ref["Lifetime"], engine: Engine) -> AsyncGenerato
 class Lifetime:
     """One client's lifetime, shared with the clients that ``with_options`` returns."""
 
-    def __init__(self, settings: EngineSettings, keyed: Any, observer: Observer | None = None) -> None:
+    def __init__(self, settings: EngineSettings, keyed: Any) -> None:
         """``keyed.close()`` closes the claim store that the client has opened, ``renew()`` is for a forked child.
 
         None if there are no claims.
@@ -64,7 +64,7 @@ class Lifetime:
         self.counters = Counters()
         self.closed = False
         #: The observer, if any. Set by ``watch``.
-        self.observer = observer
+        self.observer: Observer | None = None
         #: The engine. Set by the first use.
         self.engine: Engine | None = None
         #: The same while it may be used: not after the end, nor in a forked child.
