@@ -37,7 +37,7 @@ class _Refusals:
 
     def __init__(self, at: float, *, waited: float = 0.0, trust: float = 1.0) -> None:
         #: The last cut; the first refusal since the score was zero; the time from which ``accepted`` is counted.
-        self.at = self.since = self._counted = at
+        self.at = self.since = self.counted = at
         #: The pause after the last cut.
         self.waited = waited
         #: How well the rate is known: 1 if ``FEWEST`` accepted requests and a long run told it, else it climbs sooner.
@@ -63,25 +63,25 @@ class _Refusals:
             self.accepted += ok
             self.projected += ok
         else:
-            self.accepted, self.projected, self._counted = 0, 0.0, now
+            self.accepted, self.projected, self.counted = 0, 0.0, now
 
     def guess(self, now: float, gap: float) -> None:
         """Note a cut from this gap without a known rate: while others waited, not one request was accepted."""
         self.lost = self.lost or gap
-        self.at = self.since = self._counted = now
+        self.at = self.since = self.counted = now
         self.score = EVENT / 2
         self.waited, self.pause = self.pause, 0.0
 
     def rate(self, now: float, shortest: float) -> tuple[float, float]:
         """Return how many requests per second the service accepts, and how sure that is, from 0 to 1."""
-        run = max(shortest, (self.since if self.pause else now) - self._counted)
-        # A pause, or an idle time before the first, may have filled a quota, or not.
-        longest = run + max(self.waited, self.pause)
+        run = max(shortest, (self.since if self.pause else now) - self.counted)
+        # The longer the run, the less it matters if a pause filled a quota, or not.
+        sureness = run / (run + max(self.waited, self.pause))
         # The climb was too high at once, or had used up a quota before a pause was asked for: the mean of both.
         projected = self.projected if self.pause else self.accepted
-        mean = math.sqrt(self.accepted * projected / (run * longest))
+        mean = math.sqrt(self.accepted * projected * sureness * (2.0 - sureness))
         # The first is too low after a climb, the second if the service counts by the second, or longer.
-        return max(mean, self.recently / max(shortest, now - self.since)), run / longest
+        return max(mean / run, self.recently / max(shortest, now - self.since)), sureness
 
 
 class AdaptiveLimit:
@@ -96,8 +96,8 @@ class AdaptiveLimit:
         self.gap = 0.0
         # The value that ``limit`` climbs to, one slot per answer so that nothing leaves in a burst; the next step up.
         self._goal, self._step = float(self.limit), 1.0
-        # Seconds: for an answer without a queue, and for the last window.
-        self._base = self._latency = math.inf
+        # Seconds: for an answer without a queue, and for the last window, 0 while unknown.
+        self._base, self._latency = math.inf, 0.0
         # While the limit falls: slots and latency before.
         self._before: tuple[float, float] | None = None
         # The next measurement of the base, and the seconds to the one after it.
@@ -112,9 +112,12 @@ class AdaptiveLimit:
         if self._refusals.pause:
             self._cut(now)
         self.in_flight += 1
+        refusals = self._refusals
         # Not when it is accepted: while the limit rises, strays are back before as many other answers.
-        if 0.0 < self._refusals.score < EVENT:
-            self._refusals.score = max(0.0, self._refusals.score - TOLERATED)
+        if 0.0 < refusals.score < EVENT:
+            refusals.score = max(0.0, refusals.score - TOLERATED)
+        elif self.in_flight == 1 and not refusals.accepted:
+            refusals.counted = now  # a rate begins with the first request, not with the idle time before
 
     def ended(self, now: float, seconds: float | None, *, ok: bool = True, starved: bool = False) -> None:
         """Count a request that returns its slot.
@@ -153,18 +156,18 @@ class AdaptiveLimit:
     def _accept(self, now: float, seconds: float | None) -> None:
         """Count an accepted request. It raises the rate."""
         refusals = self._refusals
-        if self._latency == math.inf and seconds is not None:
-            self._latency = max(1e-6, seconds)  # a clock may not have moved
+        self._latency = self._latency or seconds or 0.0
         if refusals.lost:
             if refusals.accepted:
                 self.gap = max(refusals.lost, self.gap / 2)
                 if self.gap == refusals.lost:
                     refusals.lost = 0.0
         elif self.gap:
-            calm = CALM * refusals.trust * (self._round() + (refusals.waited or EVENT * self.gap))
+            calm = CALM * refusals.trust * (self._round() + (1.5 * refusals.waited or EVENT * self.gap))
             climb = 1.0 + min(1.0, 2 * STEADY * self.gap * (now - refusals.at) / calm**2)
             self.gap, refusals.projected = self.gap / climb, refusals.projected * climb
-            self.gap = self.gap if self.gap > self._known() / self._cap else 0.0
+            if self.gap <= self._known() / self._cap:
+                self.gap = 0.0
 
     def _observe(self, now: float, seconds: float) -> None:
         """Count an answer in the window, and judge the window at its end."""
@@ -272,10 +275,10 @@ class AdaptiveLimit:
         return min(self._goal, self.limit + 1.0, self.in_flight + 3.0)
 
     def _round(self) -> float:
-        return max(SHORTEST, min(self._base, self._known()))
+        return max(SHORTEST, min(self._base, self._latency))
 
     def _known(self) -> float:
-        return SHORTEST if self._latency == math.inf else self._latency
+        return self._latency or SHORTEST
 
     def _least_gap(self) -> float:
         """Return the seconds between two starts if all slots are in use."""
