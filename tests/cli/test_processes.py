@@ -189,7 +189,7 @@ def test_a_process_that_fails_ends_the_others_and_says_why(broadcast, service, f
 @pytest.fixture
 def starting(folder, service):
     """A broadcast by two processes."""
-    service.set_faults([Fault.delay(0.3)])
+    service.set_faults([Fault.delay(1.0)])
     with started(f"{WORDS} --processes 2 --in-flight 3 --progress none") as process:
         yield process
         process.kill()
