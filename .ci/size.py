@@ -19,9 +19,9 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 182_540,
+    "tokens of pushsdk": 182_515,
     "tokens of tests": 269_750,
-    "functions with more than 8 decisions, per 1,000": 14.0,
+    "functions with more than 8 decisions, per 1,000": 13.0,
     "functions with more than 15 decisions": 0,
     "classes with more than 15 attributes": 0,
     "modules in the longest chain of imports": 15,

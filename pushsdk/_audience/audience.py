@@ -167,10 +167,6 @@ class Audience:
         """Counts from the last complete reading; all zero before."""
         return self._summary
 
-    def count(self) -> int | None:
-        """Return the number of rows if the file states it (Parquet) and no users are left out, else None."""
-        return self._source.count() if isinstance(self._source, ParquetFiles) and self._is_whole() else None
-
     def exclude(self, *users: "AnyPath | Audience | Iterable[str]", primary_key: str = "user_id") -> "Audience":
         """Return these users without others: those in files, in audiences or in lists. Ids are compared as texts.
 
@@ -198,8 +194,8 @@ class Audience:
 
     def ids(self, *, distinct: bool = True) -> Iterator[list[str]]:
         """Yield the ids in batches: each once in no particular order, or all in file order."""
-        source = self._source
-        if distinct and isinstance(source, DuckdbSource) and self._is_whole():
+        source, is_whole = self._source, self._of == 1 and not self._excluded
+        if distinct and is_whole and isinstance(source, DuckdbSource):
             return self._read(source.distinct_ids)
         return self._read(source.ids, Distinct() if distinct else None)
 
@@ -237,9 +233,6 @@ class Audience:
         if into == "text" and not names:
             warn_caller("the message has no placeholder for the columns: all users get the same text")
         return Personalized(self, message, into, custom_fields, distinct)
-
-    def _is_whole(self) -> bool:
-        return self._of == 1 and not self._excluded
 
     def _rows(self, distinct: bool, columns: Collection[str] | None) -> Iterator[list[Row]]:
         return self._read(lambda counts: self._source.rows(counts, columns), Distinct(rows=True) if distinct else None)

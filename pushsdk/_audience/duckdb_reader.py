@@ -323,10 +323,6 @@ class ParquetFiles(DuckdbSource):
     def description(self) -> str:
         return list_files(self._path).description(self._key)
 
-    def count(self) -> int:
-        with self._opened() as db:
-            return row_count(db)
-
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
         listing = list_files(self._path)

@@ -266,8 +266,7 @@ def _sum(reports: Sequence[BroadcastReport], folder: Path) -> BroadcastReport:
         **{name: _combined([getattr(report, name) for report in reports]) for name in BroadcastReport.__struct_fields__}
     )
     # A file that was stopped with its last request is complete.
-    stopped = [report for report in reports if report.stopped_by and whole.not_sent]
-    worst = min(stopped, key=lambda report: get_args(StopCause).index(report.stopped_by), default=BroadcastReport())
+    worst = _worst(reports) if whole.not_sent else BroadcastReport()
     ends = [report.ended for report in reports if report.ended or report.not_sent < report.planned]
     return msgspec.structs.replace(
         whole,
@@ -277,6 +276,12 @@ def _sum(reports: Sequence[BroadcastReport], folder: Path) -> BroadcastReport:
         stopped_by=worst.stopped_by,
         ended=None if None in ends else max(filter(None, ends), default=None),
     )
+
+
+def _worst(reports: Sequence[BroadcastReport]) -> BroadcastReport:
+    """Return the report with the worst reason for an early end, an empty one if none ended early."""
+    stopped = [report for report in reports if report.stopped_by]
+    return min(stopped, key=lambda report: get_args(StopCause).index(report.stopped_by), default=BroadcastReport())
 
 
 def _combined(values: Sequence[Any]) -> Any:

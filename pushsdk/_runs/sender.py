@@ -239,7 +239,7 @@ class ChunkSender:
         """
         resends = tries = 0
         status, chunk = _PENDING, attempt.chunk
-        while attempt.has_slot or await self._take_slot(attempt.users):
+        while await self._take_slot(attempt):
             verdict, in_doubt = await self._make(attempt), attempt.in_doubt
             if verdict.failure is Failure.UNCLAIMED:
                 break
@@ -324,9 +324,11 @@ class ChunkSender:
                     answer = f"{attempt.status}: {ANOTHER_TEXT}"
                 self.answers[answer] += 1
 
-    async def _take_slot(self, users: int) -> bool:
-        """Wait for a slot. Return False if the sending stops first."""
-        limiter = self.engine.limiter
+    async def _take_slot(self, attempt: ChunkAttempt) -> bool:
+        """Wait for a slot, unless the attempt has one. Return False if the sending stops first."""
+        if attempt.has_slot:
+            return True
+        limiter, users = self.engine.limiter, attempt.users
         if not self.stopping.may_begin():
             return False
         if limiter.try_acquire(users):

@@ -127,13 +127,7 @@ def broadcast(
             return report
         found = _look_around(session, folder, client)
         manifest = manifest or _plan(df, session, folder, names, make, wanted)
-        # The store would recreate a directory that is gone.
-        if (store == OWN_CLAIMS and not folder.claims.is_dir()) or not has_sentinel(make, manifest.run):
-            raise run_file_error(
-                folder.path,
-                "its claims are gone, or claims= makes another store, so nothing was sent: pass "
-                "the claims= of the first call, or restore the claims folder",
-            )
+        _check_claims(folder, manifest, make)
         tasks = tasks or found
         sender = SendPartition(
             outcomes=str(folder.new_outcomes()),
@@ -146,6 +140,18 @@ def broadcast(
             },
         )
         return _send(session, folder, manifest, sender, tasks, on_progress)
+
+
+def _check_claims(folder: RunFolder, manifest: Manifest, make: Callable[[], ClaimStore]) -> None:
+    """Raise RunFileError unless the store has the run's claims."""
+    # The store would recreate a directory that is gone.
+    is_gone = manifest.claims == OWN_CLAIMS and not folder.claims.is_dir()
+    if is_gone or not has_sentinel(make, manifest.run):
+        raise run_file_error(
+            folder.path,
+            "its claims are gone, or claims= makes another store, so nothing was sent: pass "
+            "the claims= of the first call, or restore the claims folder",
+        )
 
 
 def _finished(folder: RunFolder, manifest: Manifest, wanted: Manifest) -> SparkReport | None:
