@@ -163,7 +163,7 @@ class AdaptiveLimit:
                 if self.gap == refusals.lost:
                     refusals.lost = 0.0
         elif self.gap:
-            calm = CALM * refusals.trust * (self._round() + (1.5 * refusals.waited or EVENT * self.gap))
+            calm = CALM * refusals.trust * (self._round() + (refusals.waited or EVENT * self.gap))
             climb = 1.0 + min(1.0, 2 * STEADY * self.gap * (now - refusals.at) / calm**2)
             self.gap, refusals.projected = self.gap / climb, refusals.projected * climb
             if self.gap <= self._known() / self._cap:
