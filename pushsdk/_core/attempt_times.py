@@ -32,8 +32,9 @@ class AttemptTimes:
     If attempts take longer beside others, they queue in the service. While that queue grows, the mean is too low, so a
     line is fitted: the mean seconds, and the seconds for each further request in flight.
 
-    The service is silent if responses are due and none comes. Then a request starts only as a probe, or if nothing is
-    in flight. An attempt that ends unanswered in a silence stalls the client: the silence lasts until a response comes.
+    The service is silent if responses are due and none comes. Then a request starts only as a probe, which carries one
+    call: now and then, or if nothing is in flight. An attempt that ends unanswered in a silence stalls the client: the
+    silence lasts until a response comes.
     """
 
     def __init__(self) -> None:

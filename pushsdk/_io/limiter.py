@@ -37,10 +37,6 @@ class SlotWaiter(Protocol):
     """Something that waits for a slot."""
 
     @property
-    def users(self) -> int:
-        """The request's users."""
-
-    @property
     def deadline(self) -> float:
         """The request's earliest call deadline; infinite if there is none."""
 
@@ -56,8 +52,11 @@ class SlotWaiter(Protocol):
     def is_merged(self) -> bool:
         """True for several calls that wait as one request: they need no other slot."""
 
-    def acquire(self) -> bool:
-        """Take the slot. Return False if the slot is no longer wanted."""
+    def acquire(self, *, is_probe: bool) -> int | None:
+        """Take the slot. Return the number of users in the request; None if the slot is no longer wanted.
+
+        A probe carries one of several merged calls, and the others wait on.
+        """
 
 
 class ConcurrencyLimiter:
@@ -155,9 +154,12 @@ class ConcurrencyLimiter:
 
     def enqueue(self, waiting: SlotWaiter) -> None:
         """Queue for a slot. The waiter's ``acquire`` may be called before this returns."""
+        self._push(waiting)
+        self._assign_slots()
+
+    def _push(self, waiting: SlotWaiter) -> None:
         turn = min(waiting.deadline, self.clock() + PATIENCE)
         heapq.heappush(self._queue, (not waiting.is_urgent, turn, next(self._numbers), waiting))
-        self._assign_slots()
 
     def release(self, seconds: float | None = None, *, ok: bool = False, now: float | None = None) -> None:
         """Return a slot.
@@ -206,9 +208,19 @@ class ConcurrencyLimiter:
                 self._wait_until(earliest)
                 return
             waiting = self._pop_probe() if self.times.is_stalled else heapq.heappop(self._queue)[-1]
-            if waiting is not None and waiting.acquire():
-                self._start(now, waiting.users)
+            if waiting is not None:
+                self._offer(waiting, now)
         self._obstacle = None
+
+    def _offer(self, waiting: SlotWaiter, now: float) -> None:
+        """Offer a slot to a waiter that was removed from the queue."""
+        is_probe = self.times.is_silent(now)
+        users = waiting.acquire(is_probe=is_probe)
+        if users is None:
+            return
+        self._start(now, users)
+        if is_probe and waiting.is_waiting:
+            self._push(waiting)
 
     def _wait_until(self, earliest: float) -> None:
         if self._timer is not None:
@@ -252,15 +264,16 @@ class _SlotFuture:
     is_merged = False
 
     def __init__(self, loop: asyncio.AbstractEventLoop, users: int, deadline: float, is_urgent: bool) -> None:
-        self.users, self.deadline, self.is_urgent = users, deadline, is_urgent
+        self.deadline, self.is_urgent = deadline, is_urgent
+        self._users = users
         self.future: asyncio.Future[None] = loop.create_future()
 
     @property
     def is_waiting(self) -> bool:
         return not self.future.done()
 
-    def acquire(self) -> bool:
+    def acquire(self, *, is_probe: bool) -> int | None:
         if self.future.done():
-            return False
+            return None
         self.future.set_result(None)
-        return True
+        return self._users

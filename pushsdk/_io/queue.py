@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Set
 from contextvars import copy_context
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -259,20 +260,32 @@ class SendQueue:
             self._stop_lingering(batch)
             self._limiter.enqueue(batch.entry)
 
-    def start(self, batch: Batch) -> bool:
-        """Put a queued batch in flight. Return False if no call is left to be begun."""
+    def start(self, batch: Batch, *, is_probe: bool) -> int | None:
+        """Put a queued batch in flight; as a probe one call, so that no other is in doubt if the service hangs.
+
+        Return the request's number of users; None if no call is left to be begun.
+        """
         try:
             self._drop_late(batch)
             if not batch.units:
-                return False
+                return None
+            if is_probe and len(batch.units) > 1:
+                batch = self._split_off(batch)
             if self._observer is not None:
                 self._observer.dequeued(batch.units, self._loop.time())
             self._backlog.leave(batch.users, batch.size)
             self.batch_sender.start(batch)
         except Exception:  # noqa: BLE001 - logged there
             self._fail(batch)
-            return False
-        return True
+            return None
+        return batch.users
+
+    def _split_off(self, batch: Batch) -> Batch:
+        """Move the call with the most time into a separate batch."""
+        call = max(batch.units, key=attrgetter("deadline"))
+        batch.remove(call)
+        self._backlog.enter(0, batch.frame)
+        return self._batches.open(batch.content, call, batch.context.copy(), is_joinable=False)
 
     def _drop_late(self, batch: Batch) -> None:
         """Remove the calls whose time is short, or that were cancelled."""
@@ -347,14 +360,12 @@ class SubmittedSend(asyncio.Future[Receipt]):
 class QueuedBatch:
     """A batch whose callers wait: an entry in the timer wheel, and in the queue for slots (``SlotWaiter``)."""
 
-    __slots__ = ("_batch", "_queue", "_tick", "deadline", "is_waiting")
+    __slots__ = ("_batch", "_queue", "_tick", "deadline")
 
     def __init__(self, queue: SendQueue, batch: Batch, deadline: float) -> None:
         self._queue = queue
         self._batch = batch
         self._tick = queue.timers.add(self, deadline)
-        #: Unset by ``close``.
-        self.is_waiting = True
         #: The calls' earliest deadline, as of the last look; infinite if there is none. Set by ``include``.
         self.deadline = deadline
 
@@ -383,11 +394,10 @@ class QueuedBatch:
     def close(self) -> None:
         """Leave the timer wheel: no caller waits any more, or its request has the deadline."""
         self._tick.pop(self, None)
-        self.is_waiting = False
 
     @property
-    def users(self) -> int:
-        return self._batch.users
+    def is_waiting(self) -> bool:
+        return self._batch.state is WAITING
 
     @property
     def is_urgent(self) -> bool:
@@ -397,9 +407,9 @@ class QueuedBatch:
     def is_merged(self) -> bool:
         return len(self._batch.units) > 1
 
-    def acquire(self) -> bool:
+    def acquire(self, *, is_probe: bool) -> int | None:
         # It stays in the queue for slots after its calls have left.
-        return self.is_waiting and self._queue.start(self._batch)
+        return self._queue.start(self._batch, is_probe=is_probe) if self.is_waiting else None
 
     def fail(self, reason: Failure, *, before: float) -> None:
         batch = self._batch

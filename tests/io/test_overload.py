@@ -105,9 +105,12 @@ def since_the_first(latency):
     return seconds
 
 
-@pytest.mark.parametrize(("rate", "mean", "timeout"), [(1, 0.2, 2.0), (50, 0.01, 1.0)])
+@pytest.mark.parametrize(
+    ("rate", "mean", "timeout", "message"),
+    [(1, 0.2, 2.0, titled), (50, 0.01, 1.0, lambda _: MESSAGE)],
+)
 @virtual
-async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeout(rate, mean, timeout):
+async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeout(rate, mean, timeout, message):
     begin = 5.0
     end = 5.0 + 4 * timeout
     usual = lognormal(mean, 0.5)
@@ -116,7 +119,11 @@ async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeou
     in_flight = []
     async with client_of(service, timeout=timeout) as client:
         ended = await send_at_random(
-            client, rate, end + 4 * timeout, on_time=lambda now: now < begin and in_flight.append(service.unanswered)
+            client,
+            rate,
+            end + 4 * timeout,
+            on_time=lambda now: now < begin and in_flight.append(service.unanswered),
+            titled=message,
         )
     outcomes = check(service, ended)
     # Nobody can know of the hang before the time of an attempt has passed.

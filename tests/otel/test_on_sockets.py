@@ -61,8 +61,8 @@ async def test_no_id_text_or_key_is_exported_whatever_happens(telemetry, instrum
         client = AsyncPushClient(emulator.base_url, KEY, retry=RETRY, timeout=Timeout(total=3.0, attempt=0.2))
         async with telemetry.instrument(client, propagate=True):
             with telemetry.span("handler"):
-                await ended(client.send(USER, MESSAGE))
                 await asyncio.gather(*(ended(client.send(f"{USER}-{n}", MESSAGE)) for n in range(3)))
+                await ended(client.send(USER, MESSAGE))
                 await ended(client.create_campaign(CAMPAIGN))
             async with asyncio.timeout(1.0):
                 stop = asyncio.Event()

@@ -60,8 +60,8 @@ class Ended(NamedTuple):
     seconds: float
 
 
-async def send_at_random(client, rate, seconds, *, on_time=lambda _: None):
-    """Send distinct messages at this mean rate, and return how each ended. ``on_time`` is called before each."""
+async def send_at_random(client, rate, seconds, *, on_time=lambda _: None, titled=titled):
+    """Send messages at this mean rate, and return how each ended. ``on_time`` is called before each."""
     loop = asyncio.get_running_loop()
     ended = []
     sends = []
