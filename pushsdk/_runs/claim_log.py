@@ -48,8 +48,11 @@ class ClaimLog:
         self._entries: dict[str, ClaimEntry] = {}
         # How many calls use an entry.
         self._uses: Counter[ClaimEntry] = Counter()
-        # Entries to write, oldest first.
+        # Entries to write together, and those whose write has failed ``TRIES`` times. Both oldest first.
         self._queue: dict[ClaimEntry, None] = {}
+        self._failed: dict[ClaimEntry, None] = {}
+        # True while the store fails: a log line has said so.
+        self._is_failing = False
         # The task that writes; a future for its next write; an event set by each new request.
         self._writer: asyncio.Task[None] | None = None
         self._wrote: asyncio.Future[None]
@@ -121,11 +124,14 @@ class ClaimLog:
             raise claim_error(error) from error
 
     def _enqueue(self, entry: ClaimEntry) -> None:
-        self._queue[entry] = None
+        self._queue_for(entry)[entry] = None
         if self._writer is None:
             self._wrote = self._loop.create_future()
             self._work.late.add(self)
             self._start()
+
+    def _queue_for(self, entry: ClaimEntry) -> dict[ClaimEntry, None]:
+        return self._failed if entry.failures >= TRIES else self._queue
 
     def _start(self) -> None:
         self._writer = self._loop.create_task(self._write_all())
@@ -134,11 +140,12 @@ class ClaimLog:
     def _writer_ended(self, writer: asyncio.Task[None]) -> None:
         self._restarts += writer.cancelled()
         # Entries may be queued after the writer last read the queue. No restart after a bug.
-        if self._queue and (self._restarts <= MAX_RESTARTS if writer.cancelled() else writer.exception() is None):
+        left = [*self._failed, *self._queue]
+        if left and (self._restarts <= MAX_RESTARTS if writer.cancelled() else writer.exception() is None):
             self._start()
             return
         self._writer = None
-        self._give_up(list(self._queue), "all tasks were cancelled")
+        self._give_up(left, "all tasks were cancelled")
         self._announce()
         self._work.late.discard(self)
         self._work.ended(self)
@@ -150,10 +157,10 @@ class ClaimLog:
             error = await self._write(entries)
             self._announce()
             if error is None:
-                pause, self._restarts = PAUSE, 0
+                pause, self._restarts, self._is_failing = PAUSE, 0, False
             elif entries[0].failures >= TRIES:
                 if self._must_end(error):
-                    self._give_up([entry for entry in self._queue if entry.failures >= TRIES], "the client was closed")
+                    self._give_up(list(self._failed), "the client was closed")
                 else:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(pause):
@@ -166,11 +173,10 @@ class ClaimLog:
 
     def _next(self) -> list[ClaimEntry]:
         """Return the entries to write next, each key once."""
-        queue = self._queue
-        entries = list(islice((entry for entry in queue if entry.failures < TRIES), self._store.at_once))
-        if queue and not entries:
+        entries = list(islice(self._queue, self._store.at_once))
+        if self._failed and not entries:
             # Singly: an entry that the store never accepts must not block the others.
-            entries = [next((entry for entry in queue if entry.requests), next(iter(queue)))]
+            entries = [next((entry for entry in self._failed if entry.requests), next(iter(self._failed)))]
         return list({entry.key: entry for entry in entries}.values())
 
     async def _write(self, entries: list[ClaimEntry]) -> Exception | None:
@@ -192,6 +198,7 @@ class ClaimLog:
                     logger.warning(message, entry.job)
         for entry in entries:
             self._requeue(entry)
+        self._drop_excess()
         return error
 
     async def _put(self, puts: list[Put]) -> Stored:
@@ -203,9 +210,10 @@ class ClaimLog:
 
     def _requeue(self, entry: ClaimEntry) -> None:
         """Queue an entry behind all others if it has more to write."""
-        self._queue.pop(entry, None)
+        for queue in (self._queue, self._failed):
+            queue.pop(entry, None)
         if entry.requests or not entry.is_written:
-            self._queue[entry] = None
+            self._queue_for(entry)[entry] = None
         else:
             self._forget(entry)
 
@@ -217,20 +225,19 @@ class ClaimLog:
                 entry.give_up()
         if isinstance(error, TimeoutError):
             # A silent store fails all waiting requests: otherwise each would wait for a timeout.
-            for entry in self._queue:
+            for entry in (*self._queue, *self._failed):
                 entry.fail_requests(error)
-        if any(entry.failures == TRIES for entry in entries):
+        if not self._is_failing and any(entry.failures == TRIES for entry in entries):
+            self._is_failing = True
             logger.warning(
                 "the claim store failed (%s): until it answers, other processes can't read the outcomes of new calls",
                 type(error).__name__,
             )
-        self._drop_excess()
 
     def _drop_excess(self) -> None:
         """Give up the oldest failed entries, if too many wait."""
-        failed = [entry for entry in self._queue if entry.failures]
-        if len(failed) > MAX_FAILED:
-            self._give_up(failed[:-MAX_FAILED], f"more than {MAX_FAILED} calls wait for the claim store")
+        if (excess := len(self._failed) - MAX_FAILED) > 0:
+            self._give_up(list(islice(self._failed, excess)), f"more than {MAX_FAILED} calls wait for the claim store")
 
     def _give_up(self, entries: Sequence[ClaimEntry], why: str) -> None:
         for entry in entries:

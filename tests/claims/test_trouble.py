@@ -85,6 +85,15 @@ async def test_calls_to_a_silent_store_fail_with_the_pending_write():
     assert service.requests == []
 
 
+@virtual
+async def test_an_outage_is_logged_once(caplog):
+    async with delivering(claims=ShakyClaims(add=["down"] * 99, swap=["down"] * 99)) as (_, _, client):
+        for number in range(9):
+            await deliver(client, idempotency_key=f"job-{number}")
+        await asyncio.sleep(9.0)
+    assert caplog.text.count("the claim store failed") == 1
+
+
 class Terse(ShakyClaims):
     """A store with too few answers."""
 
