@@ -207,7 +207,7 @@ class Evidence(Guarded, msgspec.Struct, eq=False, gc=False):
     reason: str = ""
     """Failure detail: the reason from the operating system or from TLS, a setting, or an exception class."""
     error: Exception | None = None
-    """The reason from the operating system or from TLS, without a traceback; or the api_key callable's exception."""
+    """The reason from the operating system or from TLS, or the api_key callable's exception. Without a traceback."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -74,14 +74,29 @@ async def _answer(key: Awaitable[str], check: Callable[[Secret], Secret]) -> Api
 
 
 def _no_key(error: BaseException) -> NoKey:
+    trace = trace_of(error)
+    _forget_frames(error)
     if isinstance(error, ConfigurationError):
-        return NoKey(Failure.NO_KEY, str(error), error.with_traceback(None))
+        return NoKey(Failure.NO_KEY, str(error), error)
     if not isinstance(error, Exception):
         # The task was not cancelled: the callable awaited something that was.
         return NoKey(Failure.KEY_FAILED, type(error).__name__, None)
     # An exception from Python itself, such as a TypeError, is raised again by every retry.
     is_bug = type(error).__module__ == "builtins" and not isinstance(error, OSError)
-    return NoKey(Failure.KEY_BUG if is_bug else Failure.KEY_FAILED, trace_of(error), error)
+    return NoKey(Failure.KEY_BUG if is_bug else Failure.KEY_FAILED, trace, error)
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Remove the tracebacks: frames refer to calls and to requests, which the cycle collector does not know.
+
+    The callable's local variables may hold secrets, too.
+    """
+    if error is None or error.__traceback__ is None:
+        return
+    # What the caller handled meanwhile is the context, too, and keeps its traceback.
+    error.__traceback__ = error.__context__ = None
+    for cause in (error.__cause__, *getattr(error, "exceptions", ())):
+        _forget_frames(cause)
 
 
 async def rekey(request: Any, timers: TimerWheel, *, is_refused: bool = False) -> bool:
