@@ -121,7 +121,10 @@ async def _run(
 
 
 async def _run_without_file(lifetime: Lifetime, settings: RunSettings, header: Header, plan: Plan) -> BroadcastReport:
-    """Use a temporary file, so memory does not grow with the audience. Deleted when the report is."""
+    """Use a temporary file, so memory does not grow with the audience. Deleted when the report is.
+
+    It stays if the run fails because of it after something was sent: it is the only record of that.
+    """
     try:
         folder = tempfile.mkdtemp(prefix="pushsdk-")
     except OSError as error:
@@ -130,8 +133,9 @@ async def _run_without_file(lifetime: Lifetime, settings: RunSettings, header: H
     try:
         with closing(Journal.open_or_create(Path(folder, "run"), header)) as journal:
             report = await _plan_and_send(lifetime, settings, journal, plan)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+    except BaseException as error:
+        if not isinstance(error, RunFileError) or error.outcome is Outcome.NOT_SENT:
+            shutil.rmtree(folder, ignore_errors=True)
         raise
     weakref.finalize(report, _remove, folder, ProcessGuard())
     return report

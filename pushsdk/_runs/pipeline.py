@@ -217,6 +217,7 @@ class Pipeline:
                 self._untried += await self._sender.deliver(attempt)
         except RunFileError as error:
             # Requests in flight can still complete. They are recorded if it was the plan that could not be read.
+            error.outcome = Outcome.UNKNOWN
             self._read_error = error
             self.stopping.stop("failure", "its run file can't be used")
         finally:

@@ -13,6 +13,7 @@ from support.virtual_time import turns, virtual
 from pushsdk import (
     Batching,
     Limits,
+    Outcome,
     RunFileError,
     read_report,
 )
@@ -208,8 +209,9 @@ async def test_the_path_of_a_run_does_not_follow_the_working_directory(tmp_path,
         assert (await running).run == str(tmp_path / "spring.run")
 
 
+@pytest.mark.parametrize("run", ["run", None])
 @virtual
-async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users(tmp_path, monkeypatch):
+async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users(run, tmp_path, monkeypatch):
     load = Journal.load
 
     def fail(journal, number, **options):
@@ -218,10 +220,13 @@ async def test_a_plan_that_becomes_unreadable_ends_the_run_without_unknown_users
         return load(journal, number, **options)
 
     monkeypatch.setattr(Journal, "load", fail)
+    monkeypatch.setattr(runs.tempfile, "tempdir", str(tmp_path))
     async with client_of(FakeService(), batching=SMALL, limits=Limits(in_flight=4)) as client:
-        with pytest.raises(RunFileError, match="damaged"):
-            await client.broadcast(users(64), MESSAGE, run=tmp_path / "run")
-    report = read_report(tmp_path / "run")
+        with pytest.raises(RunFileError, match="damaged") as excinfo:
+            await client.broadcast(users(64), MESSAGE, run=run and tmp_path / run)
+    assert excinfo.value.outcome == Outcome.UNKNOWN
+    (path,) = tmp_path.rglob("run")
+    report = read_report(path)
     assert report.accepted == 16
     assert report.unknown == 0
     assert report.not_sent == 48

@@ -208,6 +208,8 @@ class RunFile:
         # Why nothing can be written; set by the first failure. A failed fsync is never retried: the system may have
         # dropped the pages that it could not write, and would report success the next time.
         self._failed = None if write else "it was opened for reading only: open it with write=True"
+        # The next step if it can't be read.
+        self._next_step = _NEXT_STEP[Outcome.UNKNOWN] if write else "try again"
         # Held while a thread uses the connection.
         self._turn = threading.Lock()
         # True if SQLite waits for other programs' locks. Set by ``_used``.
@@ -277,7 +279,7 @@ class RunFile:
             with self._used(at_once):
                 return self._db.execute(sql, values).fetchall()
         except _ERRORS as error:
-            raise run_file_error(self.path, why_failed(error)) from None
+            raise run_file_error(self.path, why_failed(error, self._next_step)) from None
 
     def commit(self, work: Callable[[Connection], object], *, outcome: Outcome, at_once: bool = False) -> None:
         """Do ``work`` in one transaction. After a failure every later call fails with the same reason.
