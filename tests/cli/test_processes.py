@@ -41,7 +41,7 @@ def broadcast(command, folder):
     return lambda words="": command(f"{WORDS} --processes 2 {words}")
 
 
-def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, service, folder):
+def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, service, folder, monkeypatch):
     result = broadcast("--json --progress json")
     figures = json.loads(result.out)
     assert result.code == 0
@@ -54,10 +54,12 @@ def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, 
     assert states[-1]["accepted"] == 40
     assert states[-1]["planned"] == 40
     assert (folder / "spring").stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr("pushsdk._runs.report.too_late", lambda _: SimpleNamespace(by="not_after", reason="late"))
     again = command(f"{WORDS} --processes 3")
     assert again.code == 0
     assert service.requests == 40
-    assert "nothing was left to send" in again.out
+    assert "40 by earlier commands" in again.out
+    assert "stopped" not in again.err
     assert command("status spring").code == 0
     assert command("report spring --json").out.count('"ACCEPTED"') == 40
     rest = command("plan users.csv --message message.json --exclude spring")

@@ -494,7 +494,7 @@ class _Folder(NamedTuple):
             run.mkdir(0o700)
         result = await self.plan(client, {**given, "parts": self.parts})
         show, stop = given.pop("on_progress"), given.pop("stop")
-        if not result.planned or result.stopped or stop.is_set():
+        if not result.planned or result.stopped_by == "asked" or stop.is_set():
             with suppress(pushsdk.RunFileError):  # the plan is incomplete
                 return msgspec.structs.replace(
                     pushsdk.read_report(run), stopped=result.stopped, stopped_by=result.stopped_by
