@@ -186,8 +186,8 @@ def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...], look: str) ->
     if verdict.outcome is Outcome.UNKNOWN:
         return errors.OutcomeUnknownError(
             "outcome unknown: an earlier call with this idempotency_key ended without a known outcome (its process "
-            f"died or its answer was lost); this call sent nothing; {look}; see: pushsdk docs "
-            "idempotency#claims-of-dead-processes",
+            f"died or its answer was lost, unless the machines' clocks differ); this call sent nothing; {look}; see: "
+            "pushsdk docs idempotency#claims-of-dead-processes",
             user_ids=user_ids,
         )
     status = verdict.status or 0

@@ -117,11 +117,13 @@ class KeyedCall:
         try:
             return await self._send(call, content)
         except OutcomeUnknownError as error:
-            now, entry = time.time(), self.entry
+            entry = self.entry
+            # A clock behind that of the claim.
+            now = max(time.time(), entry.claimed_at)
             seconds = math.ceil(entry.sending_until - now)
             if seconds > 0 and not error.attempts and not entry.states().count(UserState.UNKNOWN):
                 if not call.abandoned:  # else its request goes on
-                    error.args = (IN_FLIGHT.format(max(now - entry.claimed_at, 0), seconds, self.look),)
+                    error.args = (IN_FLIGHT.format(now - entry.claimed_at, seconds, self.look),)
                 error.retryable, error.retry_after = True, float(seconds)
             raise
 

@@ -26,8 +26,6 @@ class ClaimedSend(NamedTuple):
     """The number of claimed users."""
     token: str
     record: ClaimRecord
-    until: float
-    """The Unix time until which it may be in flight; 0.0 if its outcome is unknown."""
 
     def settled(self, state: UserState) -> bytes:
         """Return the record once its claimed users have this state."""
@@ -46,8 +44,7 @@ def claimed_in(key: str, claim: Claim) -> ClaimedSend | None:
     except (ValueError, RecursionError):
         return None
     users = sum(map(states.count, _UNSETTLED))
-    until = record.sending_until if states.count(UserState.CLAIMED) else 0.0
-    return ClaimedSend(key, record.claimed_at, users, claim.token, record, until) if users else None
+    return ClaimedSend(key, record.claimed_at, users, claim.token, record) if users else None
 
 
 async def claimed(store: ClaimStore, *, older_than: float = 0.0) -> list[ClaimedSend]:
@@ -55,7 +52,8 @@ async def claimed(store: ClaimStore, *, older_than: float = 0.0) -> list[Claimed
     sends: dict[str, ClaimedSend] = {}  # Redis may list a key twice
     async for key, claim in store.scan():
         send = claimed_in(key, claim)
-        if send is not None and send.since <= time.time() - older_than:
+        # A clock that was ahead does not hide a claim.
+        if send is not None and max(0.0, time.time() - send.since) >= older_than:
             sends[key] = send
     return sorted(sends.values(), key=lambda send: send.since)
 

@@ -191,7 +191,7 @@ async def test_a_request_is_over_before_its_claim_expires():
 async def test_a_process_suspended_after_its_claim_pushes_nobody_whom_another_has_pushed_to():
     async def suspended():
         sends = await claimed(claims)
-        assert sends[0].until == pytest.approx(time.time() + 10.0, abs=5.0)
+        assert sends[0].record.sending_until == pytest.approx(time.time() + 10.0, abs=5.0)
         await settle(claims, sends)
         await send(service, claims)
         asyncio.get_running_loop().jump(11.0)

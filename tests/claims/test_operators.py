@@ -4,15 +4,12 @@ import time
 
 import pytest
 from support.claim_puts import ONE, WEEK, key_of, put
-from support.shaky_claims import ShakyClaims, deliver
 
 from pushsdk import ConfigurationError
 from pushsdk._core.idempotency import ClaimRecord
 from pushsdk._core.user_states import UserState, UserStates, UserStatus
 from pushsdk.claims import Claim, MemoryClaims, Put, count_claimed
 from pushsdk.claims._operators import claimed, settle
-from pushsdk.emulator import Fault
-from pushsdk.testing import FakeService
 
 PENDING, CLAIMED, ACCEPTED, REJECTED, UNKNOWN = UserState
 
@@ -78,15 +75,3 @@ async def test_a_release_never_shortens_the_time_that_accepted_users_are_remembe
     await stored(store, record(CLAIMED, ACCEPTED))
     await settle(store, await claimed(store))
     assert ttls == [WEEK, 366 * 86400.0], "the longest that there is"
-
-
-async def test_a_send_in_doubt_that_is_accepted_is_delivered_without_a_push():
-    service = FakeService(Fault.reset_after(first=1))
-    store = ShakyClaims()
-    async with service.client(claims=store) as client:
-        assert (await deliver(client)).outcome == UNKNOWN
-        sends = await claimed(store)
-        assert sends[0].until == 0.0
-        await settle(store, sends, ACCEPTED)
-        assert (await deliver(client)).already_accepted == 1
-    assert service.users() == {"user-1": 1}

@@ -131,6 +131,9 @@ async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(
             assert "claimed the users 2 s ago and may be in flight for 18 s more; this call sent nothing" in str(
                 duplicate
             )
+        # A clock that is behind does not lengthen the claim.
+        advance(-600.0)
+        assert (await deliver(other)).retry_after == 20.0
         assert isinstance(await first, Receipt)
         assert [(await deliver(sender)).already_accepted for sender in (client, other)] == [1, 1]
     assert service.users() == {"user-1": 1}

@@ -21,11 +21,11 @@ HOUR = 3600.0
 MISSING = "not in the claim store: is the key right? Its job may not have begun, or its claim has expired"
 
 
-def fill(store, *ages, **fields):
+def fill(store, *ages, state=UserState.CLAIMED, **fields):
     """Store sends to two users, one accepted and one claimed, of these ages in seconds."""
     states = UserStates(2)
     states.set(0, 1, UserStatus(UserState.ACCEPTED, 204, "\x1b[2J"))
-    states.set(1, 2, UserStatus(UserState.CLAIMED))
+    states.set(1, 2, UserStatus(state))
 
     async def filled():
         async with store:
@@ -125,18 +125,23 @@ def test_keys_are_released_and_unclaimed_keys_are_named(command, address, option
     assert command("claims release --yes --claims", address, key_of(1)).code == 0
 
 
-def test_a_send_that_may_be_in_flight_stays_claimed_unless_forced(command, tmp_path):
-    fill(SqliteClaims(tmp_path / "c"), 9.0, sending_until=time.time() + 1000)
+@pytest.mark.parametrize(("age", "chosen"), [(9.0, "--older-than=1s"), (-1e9, key_of(0))])
+def test_a_send_that_may_be_in_flight_stays_claimed_unless_forced(command, tmp_path, age, chosen):
+    fill(SqliteClaims(tmp_path / "c"), age, sending_until=time.time() + 900 + abs(age))
     line = f"claims release --yes --accepted --claims sqlite:{tmp_path / 'c'}"
-    for chosen in (key_of(0), "--older-than=1s"):
-        held = command(line, chosen)
-        assert held.code == 1
-        assert re.match(f"{key_of(0)[:12]} may be in flight for [0-9]+ s more: wait, or pass --force", held.err)
+    held = command(line, chosen)
+    assert held.code == 1
+    assert re.match(f"{key_of(0)[:12]} may be in flight for [0-9]{{3}} s more: wait, or pass --force", held.err)
     shown = command("claims show --claims", line.split()[-1], key_of(0))
     assert "CLAIMED   1  may be in flight for" in shown.out
     listed = command("claims list --claims", line.split()[-1])
     assert shown.err + listed.err == "", "release would refuse what an advice names"
     assert command(line, "--force", key_of(0)) == (0, "settled 1 user of 1 send\n", "")
+
+
+def test_a_send_with_an_unknown_outcome_is_released_at_once(command, tmp_path):
+    fill(SqliteClaims(tmp_path / "c"), 9.0, state=UserState.UNKNOWN, sending_until=time.time() + 900)
+    assert command(f"claims release --yes --claims sqlite:{tmp_path / 'c'}", key_of(0)).code == 0
 
 
 def test_a_claim_that_changes_during_the_question_stays(command, address, monkeypatch):

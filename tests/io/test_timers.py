@@ -1,6 +1,7 @@
 """Deadlines kept by one sweep, and the scope that ends an await at its deadline."""
 
 import asyncio
+import tracemalloc
 
 import pytest
 from support.virtual_time import now, turns, virtual
@@ -37,6 +38,17 @@ async def test_on_a_loop_that_is_always_late_each_item_gets_its_turns_and_expire
     assert max(late.values()) <= 3 * TURNS_TO_READ
     assert "NoneType" in loop.complaints.pop()
     keeper.close()
+
+
+@virtual
+async def test_entries_that_have_left_before_their_deadline_keep_no_memory():
+    wheel = TimerWheel(asyncio.get_running_loop())
+    tracemalloc.start()
+    for number in range(9999):
+        wheel.add(None, now() + number).clear()
+    assert tracemalloc.get_traced_memory()[0] < 1e6
+    tracemalloc.stop()
+    wheel.close()
 
 
 @pytest.mark.parametrize("delay", [0.5, 1.0 - 0.0013, None])

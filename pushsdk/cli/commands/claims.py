@@ -138,7 +138,7 @@ def show(*jobs: Jobs, key: Keys = (), store: StoreOptions, json: JsonLines = Fal
 
 
 def _advise(sends: Sequence[ClaimedSend], store: StoreOptions) -> None:
-    in_doubt = [send for send in sends if not _in_flight(send.until)]
+    in_doubt = [send for send in sends if not _in_flight(send.record)]
     if in_doubt:
         # Without a store that the variable names: the command reads it too, and it may hold a password.
         defaults = {"claims": os.environ.get("PUSHSDK_CLAIMS"), **vars(StoreOptions)}
@@ -148,10 +148,12 @@ def _advise(sends: Sequence[ClaimedSend], store: StoreOptions) -> None:
         warn(f"if the push arrived:  {command_line(line, given)}  (without --accepted, the next delivery pushes again)")
 
 
-def _in_flight(until: float) -> str:
-    """Return how long a claim may be in flight; ``""`` if its call's time is over."""
-    seconds = until - time.time()
-    return f"may be in flight for {seconds + 0.5:.0f} s more" if seconds > 0 else ""
+def _in_flight(record: ClaimRecord) -> str:
+    """Return how long a claim may be in flight; ``""`` if its call's time is over or its outcome is known."""
+    # At most the claim's length, if its clock was ahead.
+    seconds = record.sending_until - max(time.time(), record.claimed_at)
+    is_sending = seconds > 0 and record.states().count(UserState.CLAIMED)
+    return f"may be in flight for {seconds + 0.5:.0f} s more" if is_sending else ""
 
 
 def _show(digest: str, claim: Claim, *, json: bool = False, given: str = "") -> None:
@@ -168,7 +170,7 @@ def _show(digest: str, claim: Claim, *, json: bool = False, given: str = "") -> 
         return
     key = f" ({given})" if given.startswith("--key") else ""
     say(f"{digest}{key}, claimed {duration(age)} ago at {claimed_at}")
-    claimed = _in_flight(record.sending_until) or "in doubt: its process died, or could not write the outcome"
+    claimed = _in_flight(record) or "in doubt: its process died, or could not write the outcome"
     print_figures(
         (status.state, f"{users:,}", reason_of(status, "not sent: the next delivery sends", claimed=claimed), "")
         for users, status in rows
@@ -206,7 +208,7 @@ def _ended(sends: list[ClaimedSend]) -> list[ClaimedSend]:
     """Return the sends that can't be in flight, and name the others: a claim after this look changes the token."""
     ended = []
     for send in sends:
-        if why := _in_flight(send.until):
+        if why := _in_flight(send.record):
             warn(
                 f"{send.key[:NAME_DIGITS]} {why}: wait, or pass --force if its process is dead; if the process is "
                 "still alive, users may get two pushes"
