@@ -95,7 +95,8 @@ def _forget_frames(error: BaseException | None) -> None:
         return
     # What the caller handled meanwhile is the context, too, and keeps its traceback.
     error.__traceback__ = error.__context__ = None
-    for cause in (error.__cause__, *getattr(error, "exceptions", ())):
+    parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for cause in (error.__cause__, *parts):
         _forget_frames(cause)
 
 

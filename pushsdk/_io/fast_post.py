@@ -73,6 +73,7 @@ match_plain_204 = re.compile(
     rb"\r\n"
 ).fullmatch
 # A proxy and the application may both add the length: RFC 9110 (8.6) lets a recipient take equal ones for one.
+# Only in a head that comes in one read, as nearly all do.
 _without_repeats = partial(
     re.compile(
         rb"(?i)\r\ncontent-length:[ \t]*(\d+)[ \t]*(?=\r\n(?:[^\r\n]+\r\n){0,64}?content-length:[ \t]*\1[ \t]*\r\n)"

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import re
+import sys
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
@@ -44,12 +45,16 @@ _error_in = partial(
 )
 
 
+class _StderrHandler(logging.StreamHandler[Any]):
+    """A handler that asks for stderr at each line: a progress display replaces it, to have lines written above it."""
+
+    stream: Any = property(lambda _: sys.stderr, lambda *_: None)
+
+
 def log_to_stderr(level: str | None) -> None:
     """Log to stderr from this level on, such as ``debug`` or ``info``, unless the application has its own handlers."""
     if level and level.upper() in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        # The last resort's class asks for stderr at each line: a progress display replaces it, to write lines above it.
-        handler = type(logging.lastResort)()  # type: ignore[misc] # may be None
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[handler])
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[_StderrHandler()])
         logger.setLevel(level.upper())
     elif level:
         warnings.warn(f"PUSHSDK_LOG must be debug, info, warning or error; got {level!r}", stacklevel=2)

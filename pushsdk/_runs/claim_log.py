@@ -157,7 +157,7 @@ class ClaimLog:
             error = await self._write(entries)
             self._announce()
             if error is None:
-                pause, self._restarts, self._is_failing = PAUSE, 0, False
+                pause, self._restarts = PAUSE, 0
             elif entries[0].failures >= TRIES:
                 if self._must_end(error):
                     self._give_up(list(self._failed), "the client was closed")
@@ -192,6 +192,8 @@ class ClaimLog:
             error = failure
             self._fail(list(puts), error)
         else:
+            if puts:
+                self._is_failing = False
             for entry, stored in zip(puts, results, strict=True):
                 if not entry.answered(stored):
                     message = "job %s: its claim was changed before its outcome: a redelivery goes by the changed claim"
