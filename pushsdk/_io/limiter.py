@@ -214,12 +214,10 @@ class ConcurrencyLimiter:
 
     def _offer(self, waiting: SlotWaiter, now: float) -> None:
         """Offer a slot to a waiter that was removed from the queue."""
-        is_probe = self.times.is_silent(now)
-        users = waiting.acquire(is_probe=is_probe)
-        if users is None:
-            return
-        self._start(now, users)
-        if is_probe and waiting.is_waiting:
+        users = waiting.acquire(is_probe=self.times.is_silent(now))
+        if users is not None:
+            self._start(now, users)
+        if waiting.is_waiting:
             self._push(waiting)
 
     def _wait_until(self, earliest: float) -> None:

@@ -192,8 +192,6 @@ class ClaimLog:
             error = failure
             self._fail(list(puts), error)
         else:
-            if puts:
-                self._is_failing = False
             for entry, stored in zip(puts, results, strict=True):
                 if not entry.answered(stored):
                     message = "job %s: its claim was changed before its outcome: a redelivery goes by the changed claim"
@@ -204,8 +202,11 @@ class ClaimLog:
         return error
 
     async def _put(self, puts: list[Put]) -> Stored:
+        if not puts:
+            return []
         async with asyncio.timeout(self._store.timeout):
-            results = await self._store.put(puts, self._store.claim_ttl) if puts else []
+            results = await self._store.put(puts, self._store.claim_ttl)
+        self._is_failing = False
         if len(results) != len(puts):
             raise ValueError(f"put() must return one result per put, {len(puts)}; got {len(results)}")
         return results
