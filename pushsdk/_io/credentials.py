@@ -93,8 +93,9 @@ def _forget_frames(error: BaseException | None) -> None:
     """
     if error is None or error.__traceback__ is None:
         return
-    # What the caller handled meanwhile is the context, too, and keeps its traceback.
-    error.__traceback__ = error.__context__ = None
+    error.with_traceback(None)
+    # What the caller handled meanwhile may be the context, and keeps its traceback. An exception may be frozen.
+    BaseException.__setattr__(error, "__context__", None)
     parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     for cause in (error.__cause__, *parts):
         _forget_frames(cause)

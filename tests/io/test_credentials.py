@@ -1,6 +1,7 @@
 """The api_key callable: asked at each attempt; whatever it does, a call ends truly and in time."""
 
 import asyncio
+import dataclasses
 import gc
 import itertools
 import weakref
@@ -12,8 +13,12 @@ from support.virtual_time import virtual
 from pushsdk import AuthenticationError, Limits, NotSentError, Outcome, OutcomeUnknownError, RetryPolicy
 
 
+@dataclasses.dataclass(frozen=True)
 class StoreError(Exception):
     """An exception of a library."""
+
+    text: str
+    exceptions: None = None
 
 
 def raises():
