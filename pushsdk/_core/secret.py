@@ -2,7 +2,7 @@
 
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -11,9 +11,9 @@ SHORTEST_MASKED = 6
 """Characters. A shorter key is not masked: it is no secret, and would blank out half the text."""
 # A character as JSON or a program, a URL, or HTML may write it. Patterns are compiled when needed.
 _ESCAPE = r"(?i)(?:\\(?:u00|x)|%)([0-9a-f]{2})|\\([^\0])|&#?\w{1,20};"
-# The beginning of an escape at the end of a text, and the most characters that may be one.
-_BEGUN = r"[\\%&]+#?\w*\Z"
-_LONGEST = 80
+# The beginning for an escape at the end; and one whose end is within another begun escape, for which "%" stands.
+_BEGUN = r"(?<![\\%&])[\\%&]+#?\w{0,20}\Z"
+_BEGUN_WITHIN = r"(?<![\\%&])[\\%&]+#?\w{0,20}%?\Z"
 # Decoding steps: more than there are escapes within escapes, such as HTML in JSON in a URL.
 _STEPS = 8
 _TEXTS = (str, bytes, bytearray, list, tuple, Mapping)
@@ -81,15 +81,12 @@ def masker(secret: Secret) -> Callable[..., str]:
     def mask(text: str, *, is_cut: bool = False) -> str:
         """Return the text with ``***`` for the secret. ``is_cut``: the text may end within it."""
         text = find.sub("***", text)
-        readings = [*_readings(text)]
-        if any(map(find.search, readings)):
+        cut = forms if is_cut else ()
+        # The end is masked by itself: most texts are whole, and it may look like a cut key by chance.
+        rest = text[: len(text) - _begun(text, cut)]
+        if any(find.search(read) or _begun(read, cut) for read in _readings(rest, is_cut=is_cut)):
             return "***"
-        if not is_cut:
-            return text
-        if any(_begun(read, forms) for read in readings) or any(_is_cut(read, forms) for read in (text, *readings)):
-            return "***"
-        begun = _begun(text, forms)
-        return f"{text[:-begun]}***" if begun else text
+        return text if rest == text else f"{rest}***"
 
     return mask
 
@@ -112,26 +109,36 @@ def _forms(plain: str) -> set[str]:
     return {form.lower() for form in forms if form}  # a key may read as nothing
 
 
-def _begun(text: str, forms: Iterable[str], least: int = 2) -> int:
-    """Return how many characters at the end begin a form: ``least`` or more, as one tells nothing."""
-    lengths = ((length, form) for form in forms for length in range(least, len(form) + 1))
-    return max((length for length, form in lengths if text[-length:].lower() == form[:length]), default=0)
+def _begun(text: str, forms: Iterable[str]) -> int:
+    """Return how many characters at the end begin a form: two or more, as one tells nothing.
+
+    One is enough before an escape that is begun, which may tell the next. That escape is counted, too.
+    """
+    ends = {re.sub(_BEGUN, "", text): 1, text: 2}
+    return max(
+        (
+            len(text) - len(end) + length
+            for end, least in ends.items()
+            for form in forms
+            for length in range(least, len(form) + 1)
+            if end[-length:].lower() == form[:length]
+        ),
+        default=0,
+    )
 
 
-def _is_cut(text: str, forms: Iterable[str]) -> bool:
-    """Return True if the end cuts an escape, which may tell its character, after the beginning of a form."""
-    whole = text[:-_LONGEST] + re.sub(_BEGUN, "", text[-_LONGEST:])
-    return whole != text and any(_begun(read, forms, 1) for read in (whole, *_readings(whole)))
+def _readings(text: str, *, is_cut: bool = False) -> set[str]:
+    """Return the text as it reads in JSON, a URL or HTML, and as that reads. NULs are left out, as in UTF-16.
 
-
-def _readings(text: str) -> Iterator[str]:
-    """Yield the text as it reads in JSON, a URL or HTML, and as that reads. NULs are left out, as in UTF-16."""
+    ``is_cut``: the end may be within an escape within an escape. Each reading is also returned with ``%`` for an escape
+    that is begun there, and read again.
+    """
+    ways: list[tuple[str, Any]] = [(_ESCAPE, _meaning), (_BEGUN_WITHIN, "%")][: 1 + is_cut]
+    seen = texts = {text}
     for _ in range(_STEPS):
-        read = re.sub(_ESCAPE, _meaning, text).replace("\0", "")
-        if read == text:
-            return
-        yield read
-        text = read
+        texts = {re.sub(*way, each).replace("\0", "") for way in ways for each in texts} - seen
+        seen = seen | texts
+    return seen - {text}
 
 
 def _meaning(escape: re.Match[str]) -> str:
