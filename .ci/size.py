@@ -26,7 +26,7 @@ BOUNDS = {
     "classes with more than 15 attributes": 0,
     "modules in the longest chain of imports": 15,
     "'of' per 1,000 words of docstrings and comments": 10.0,
-    "'own' per 1,000 words of docstrings and comments": 0.435,
+    "'own' per 1,000 words of docstrings and comments": 0.43,
     "'what' per 1,000 words of docstrings and comments": 0.79,
 }
 SLACK = 0.03  # of a bound: how far a figure may fall before its bound must follow
