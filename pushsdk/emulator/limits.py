@@ -23,19 +23,19 @@ class ServiceLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The limits for an inbox; None is no limit. Raises ValueError for invalid values."""
 
     max_users: Count | None = None
-    """Most users per request."""
+    """Most users per request; more are refused with 413."""
     max_body_bytes: Count | None = None
-    """Most bytes per request body."""
+    """Most bytes per request body; more are refused with 413."""
     rate: PerSecond | None = None
-    """Requests per second."""
+    """Requests per second; more are refused with 429."""
     burst: Count | None = None
     """Requests at once; by default one second's worth of the rate."""
     retry_after: Delay | None = None
     """Retry-After for a throttled request, in seconds; by default until the next token."""
     quota: CountOrZero | None = None
-    """Most users in all."""
+    """Most users in all; more are refused with 429."""
     invalid_user_ids: Sequence[str] = ()
-    """Ids that are refused."""
+    """Ids that are refused, with 400."""
     strict: bool = False
     """Refuse values that the interface document does not show."""
 

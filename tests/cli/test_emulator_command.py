@@ -108,7 +108,7 @@ async def test_without_a_port_the_default_or_a_free_one_is_taken(monkeypatch, ca
         assert await run_until(signal.SIGINT, port=None) == 0
     output = capsys.readouterr()
     assert (f"page at http://127.0.0.1:{port}/" in output.out) is not in_use
-    assert (f"port {port} is in use" in output.err) is in_use
+    assert (f"port {port} can't be used" in output.err) is in_use
 
 
 @pytest.fixture

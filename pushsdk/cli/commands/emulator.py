@@ -191,9 +191,9 @@ async def _running(arguments: Mapping[str, Any], port: int | None, usual: int) -
             if port is None:
                 try:
                     service = await start(usual)
-                except OSError:
+                except OSError as error:
                     service = await start(0)
-                    warn(f"pushsdk emulator: port {usual} is in use, so it took a free one")
+                    warn(f"pushsdk emulator: port {usual} can't be used ({error.strerror}), so it took a free one")
             else:
                 service = await start(port)
         except StoreError as error:

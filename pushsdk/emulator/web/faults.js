@@ -1,4 +1,4 @@
-// The view of the fault rules and the limits: enable rules, see their hits.
+// The view of the fault rules and the limits: set rules, see their hits.
 
 import { call, get, inbox } from "./api.js";
 import { Clock } from "./clock.js";
