@@ -136,9 +136,18 @@ async def test_a_stop_mark_ends_the_run_that_is_sent_and_no_later_one(tmp_path):
     service = FakeService()
     with pytest.raises(RunFileError, match="can't be opened"):
         ask_to_stop(path, "bob")
+    path.write_text("notes")
+    with pytest.raises(RunFileError, match="it is not a run file"):
+        ask_to_stop(path, "bob")
+    path.unlink()
     make_run(path).close()
     with pytest.raises(RunFileError, match="no process is sending it"):
         ask_to_stop(path, "bob")
+    lock = tmp_path / "run-lock"
+    lock.mkdir()
+    with pytest.raises(RunFileError, match="its folder can't be used: Is a directory"):
+        ask_to_stop(path, "bob")
+    lock.rmdir()
     path.unlink()
     async with client_of(service, batching=Batching(max_users=1), limits=ONE) as client:
         running = start(client.broadcast(users(64), MESSAGE, run=path))

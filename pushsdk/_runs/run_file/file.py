@@ -190,8 +190,10 @@ class RunFilePath:
 def ask_to_stop(path: Path, by: str) -> None:
     """Leave a stop mark for the process that writes to a run file. Raise RunFileError if there is none."""
     run_path = RunFilePath(path, write=False)
-    run_path.check()
-    if not run_path.in_use:
+    _identify(run_path)
+    # Only the lock tells: a look at it finds nothing if its file can't be read, or on Windows.
+    with suppress(RunInUseError):
+        RunFilePath(path, write=True).release()
         raise run_file_error(path, "no process is sending it")
     with told(path, "its stop mark can't be left"), suppress(FileExistsError):
         write_new(run_path.mark, by.encode(errors="replace"), durable=False)
@@ -240,8 +242,6 @@ class RunFile:
 
         A reader opens it for writing too if permitted: SQLite must roll back the commit of a killed writer.
         """
-        if not run_path.check():
-            raise run_file_error(run_path.path, _EMPTY)
         _identify(run_path)
         file = cls(run_path, write=write)
         with file.closed_on_error():
@@ -381,6 +381,8 @@ def _identify(run_path: RunFilePath) -> None:
     ``immutable`` takes no lock, rolls nothing back and makes no file. Unlike closing our descriptor, closing
     this connection keeps the locks that SQLite holds on the file for another journal of this process.
     """
+    if not run_path.check():
+        raise run_file_error(run_path.path, _EMPTY)
     db = _connect(run_path, "mode=ro&immutable=1")
     try:
         # Without it SQLite refuses a file that is still shorter than a commit in progress, or a killed one, needs.
