@@ -132,21 +132,20 @@ async def test_closing_the_client_ends_the_planning_and_stays_the_reason(monkeyp
 
 @virtual
 async def test_a_stop_mark_ends_the_run_that_is_sent_and_no_later_one(tmp_path):
-    path = tmp_path / "run"
+    def refused(why):
+        with pytest.raises(RunFileError, match=why):
+            ask_to_stop(path, "bob")
+
+    path, lock = tmp_path / "run", tmp_path / "run-lock"
     service = FakeService()
-    with pytest.raises(RunFileError, match="can't be opened"):
-        ask_to_stop(path, "bob")
+    refused("can't be opened")
     path.write_text("notes")
-    with pytest.raises(RunFileError, match="it is not a run file"):
-        ask_to_stop(path, "bob")
+    refused("it is not a run file")
     path.unlink()
     make_run(path).close()
-    with pytest.raises(RunFileError, match="no process is sending it"):
-        ask_to_stop(path, "bob")
-    lock = tmp_path / "run-lock"
+    refused("no process is sending it")
     lock.mkdir()
-    with pytest.raises(RunFileError, match="its folder can't be used: Is a directory"):
-        ask_to_stop(path, "bob")
+    refused("its folder can't be used: Is a directory")
     lock.rmdir()
     path.unlink()
     async with client_of(service, batching=Batching(max_users=1), limits=ONE) as client:
@@ -187,10 +186,12 @@ def test_a_stop_mark_of_a_killed_process_or_another_user_stops_nothing(tmp_path)
     mark.write_text("bob")
     with closing(make_run(tmp_path / "run")) as journal:
         assert journal.stop_asked() is None
-        ask_to_stop(tmp_path / "run", "bob")
-        assert journal.stop_asked().reason == "bob stopped it"
+        mark.write_bytes(b"")  # on a full disk
+        assert journal.stop_asked().reason == "somebody stopped it"
         mark.chmod(0o622)
         assert journal.stop_asked() is None
+        ask_to_stop(tmp_path / "run", "bob")
+        assert journal.stop_asked().reason == "bob stopped it"
     assert not mark.exists()
 
 

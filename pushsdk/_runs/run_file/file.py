@@ -110,7 +110,7 @@ class RunFilePath:
         if write:
             with told(path, "its folder can't be used"):
                 self._release = lock(self._beside("-lock"))
-            self._drop_mark()  # of a process that was killed
+            self.drop_mark()  # of a process that was killed
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)
@@ -129,10 +129,10 @@ class RunFilePath:
         """Return who has left a stop mark for the process that holds the lock; an empty text if nobody has."""
         with suppress(OSError):
             if objection(os.lstat(self.mark)) is None:  # a link has one, too
-                return self.mark.read_text(encoding="utf-8")
+                return self.mark.read_text(encoding="utf-8", errors="replace") or "somebody"
         return ""
 
-    def _drop_mark(self) -> None:
+    def drop_mark(self) -> None:
         with suppress(OSError):
             self.mark.unlink()
 
@@ -140,7 +140,7 @@ class RunFilePath:
         """Release the lock. Safe to call again."""
         if self._release is not None:
             release, self._release = self._release, None
-            self._drop_mark()
+            self.drop_mark()
             release()
 
     @contextmanager
@@ -195,7 +195,8 @@ def ask_to_stop(path: Path, by: str) -> None:
     with suppress(RunInUseError):
         RunFilePath(path, write=True).release()
         raise run_file_error(path, "no process is sending it")
-    with told(path, "its stop mark can't be left"), suppress(FileExistsError):
+    with told(path, "its stop mark can't be left"):
+        run_path.drop_mark()  # of an earlier stop, which may not count
         write_new(run_path.mark, by.encode(errors="replace"), durable=False)
 
 

@@ -551,7 +551,7 @@ async def _send(
 
 def stop(run: RunFile, /) -> int:
     # Shells and cron set the variable, some containers don't.
-    ask_to_stop(_plan_of(run), os.environ.get("LOGNAME", "somebody"))
+    ask_to_stop(_plan_of(run), os.environ.get("LOGNAME", ""))
     say(f"{run} stops after the requests in flight")
     return Exit.DONE
 
