@@ -107,6 +107,8 @@ class RunFilePath:
         with told(path, "its folder can't be used"):
             # Resolved, so all paths to one file lead to one lock.
             self.path = path = path.parent.resolve(strict=True) / path.name
+        # The stop mark: a file that names who asks the process with the lock to stop.
+        self.mark = self._beside("-stop")
         if write:
             with told(path, "its folder can't be used"):
                 self._release = lock(self._beside("-lock"))
@@ -114,11 +116,6 @@ class RunFilePath:
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)
-
-    @property
-    def mark(self) -> Path:
-        """The stop mark: a file that names who asks the process with the lock to stop."""
-        return self._beside("-stop")
 
     @property
     def in_use(self) -> bool:

@@ -2,7 +2,7 @@
 
 The terms are in docs/emulator.md. All must hold; from several statuses, endpoints or ``is:`` results one is enough.
 Quotes join words; within quotes ``\\"`` and ``\\\\`` are a quote and a backslash. Every line is a search: an unknown
-term counts as a word, a term without a value is ignored.
+term counts as a word, a term without a value is ignored: each text contains it. Only an id can be empty, ``user:""``.
 """
 
 import json
@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from pushsdk.emulator.store.records import Redacted, user_key
 
-_MAX_LINE = 2_000  # characters per line
 _MAX_TERMS = 50  # SQLite bounds the expression depth
 
 # Possessive quantifiers: a hostile line can't cause backtracking.
@@ -45,11 +44,11 @@ class Search(Redacted, frozen=True, kw_only=True):
 
 
 def parse(line: str) -> Search:
-    """Parse a search line. Characters beyond 2,000 and terms beyond 50 are ignored."""
+    """Parse a search line. Terms beyond 50 are ignored."""
     # SQLite refuses lone surrogates, which a broken address bar can send.
-    text = line[:_MAX_LINE].encode("utf-8", "replace").decode()
+    text = line.encode("utf-8", "replace").decode()
     terms = list(filter(itemgetter(0), _TERM.finditer(text)))
-    partial = len(line) > _MAX_LINE or len(terms) > _MAX_TERMS
+    partial = len(terms) > _MAX_TERMS
     groups: dict[object, list[_Condition]] = {}  # alternatives by subject
     misread = ""
     for term in terms[:_MAX_TERMS]:
@@ -77,10 +76,10 @@ def _read(term: re.Match[str]) -> tuple[_Condition | None, bool]:
     """Return a term's condition, None without a value; and True if the term is misread, see `Search`."""
     prefix, value = term.groups("")[0], _value(term)
     reader = _READERS.get(prefix.lower())
-    if reader and not value:
+    if reader and not value and term[0].lower() != 'user:""':
         return None, False
     condition = reader and reader(value)
-    is_unclosed = term[2] is not None and term.end() == term.end(2)
+    is_unclosed = term.end() == term.end(2)
     return condition or _word(f"{prefix}:{value}"), is_unclosed or (reader is not None and not condition)
 
 
