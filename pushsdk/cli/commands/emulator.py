@@ -193,7 +193,8 @@ async def _running(arguments: Mapping[str, Any], port: int | None, usual: int) -
                     service = await start(usual)
                 except OSError as error:
                     service = await start(0)
-                    warn(f"pushsdk emulator: port {usual} can't be used ({error.strerror}), so it took a free one")
+                    why = os.strerror(error.errno or 0)
+                    warn(f"pushsdk emulator: port {usual} can't be used ({why}), so it took a free one")
             else:
                 service = await start(port)
         except StoreError as error:
