@@ -156,7 +156,7 @@ async def _opened(engine: Engine, opening: Callable[[], Journal]) -> AsyncGenera
 async def _plan_and_send(
     lifetime: Lifetime, settings: RunSettings, journal: Journal, plan: Plan | None
 ) -> BroadcastReport:
-    if plan is not None and (stopped := await _plan(lifetime.enter(), settings, journal, plan)):
+    if plan and (stopped := await _plan(lifetime.enter(), settings, journal, plan)):
         return report_of(journal, run=settings.path, stop_reason=stopped)
     if not journal.users:
         warn_caller("nothing was sent: the source has no users")
@@ -218,7 +218,8 @@ async def _send(
 ) -> BroadcastReport:
     if settings.parts:
         await engine.offload(partial(split, journal, durable=settings.durable))
-        return report_of(journal, run=settings.path, stop_reason=journal.stop_asked())
+        sent: BroadcastReport = await settings.send_parts(journal)
+        return sent
     pipeline = Pipeline(journal, settings, engine)
     if pipeline.ended is not None:
         tell(f"nothing was sent: {_why_nothing(journal.outcomes()[Outcome.UNKNOWN])}")

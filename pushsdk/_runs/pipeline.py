@@ -51,6 +51,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     durable: bool = False
     parts: CountOrZero = 0
     """Plan the run, and split the plan into so many run files beside it, which are sent instead. Not public."""
+    send_parts: Any = None
+    """Sends these, called with the plan, whose lock and stop mark are those for all."""
     seen: Any = msgspec.UNSET
     """``Notes.ended`` as the caller has seen it: a run that another process has ended since is not sent."""
     path: Path | None = None

@@ -85,7 +85,8 @@ async def send_folder(
         report.file: Progress(stage="sending", **{name: getattr(report, name) for name in _COUNTS})
         for report in reports
     }
-    left, totals, code = _begin(children, reports, settings, options), _totals(states.values()), 0
+    left = {} if asked() else _begin(children, reports, settings, options)
+    totals, code = _totals(states.values()), 0
     while left:
         show(next(totals))
         end = time.monotonic() + TICK

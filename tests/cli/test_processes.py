@@ -59,7 +59,6 @@ def test_each_user_is_pushed_once_and_the_report_is_the_sum(broadcast, command, 
     assert again.code == 0
     assert service.requests == 40
     assert "40 by earlier commands" in again.out
-    assert "stopped" not in again.err
     assert command("status spring").code == 0
     assert command("report spring --json").out.count('"ACCEPTED"') == 40
     rest = command("plan users.csv --message message.json --exclude spring")

@@ -101,7 +101,6 @@ class RunFilePath:
 
     def __init__(self, path: Path, *, write: bool) -> None:
         """Lock the file for writing. Raise RunFileError if another process or journal has locked it."""
-        self.path = path
         # Releases the lock; set while the lock is held.
         self._release: Callable[[], None] | None = None
         with told(path, "its folder can't be used"):
@@ -125,7 +124,7 @@ class RunFilePath:
     def stopped_by(self) -> str:
         """Return who has left a stop mark for the process that holds the lock; an empty text if nobody has."""
         with suppress(OSError):
-            if objection(os.lstat(self.mark)) is None:  # a link has one, too
+            if not objection(os.lstat(self.mark)):  # a link has one, too
                 return self.mark.read_text(encoding="utf-8", errors="replace") or "somebody"
         return ""
 

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -489,30 +489,40 @@ class _Folder(NamedTuple):
 
     async def send(self, client: pushsdk.AsyncPushClient, given: dict[str, Any]) -> pushsdk.BroadcastReport:
         """Plan the run files, and have them sent."""
-        run, started = self.run, time.monotonic()
         with suppress(OSError):  # the error of the file in it says more
-            run.mkdir(0o700)
-        result = await self.plan(client, {**given, "parts": self.parts})
-        show, stop = given.pop("on_progress"), given.pop("stop")
-        if not result.planned or result.stopped_by == "asked" or stop.is_set():
+            self.run.mkdir(0o700)
+        result = await self.plan(
+            client, {**given, "parts": self.parts, "send_parts": lambda plan: self._send(plan, **given)}
+        )
+        if not result.seconds:  # the planning was stopped
             with suppress(pushsdk.RunFileError):  # the plan is incomplete
                 return msgspec.structs.replace(
-                    pushsdk.read_report(run), stopped=result.stopped, stopped_by=result.stopped_by
+                    pushsdk.read_report(self.run), stopped=result.stopped, stopped_by=result.stopped_by
                 )
-            return result
-        with closing(Journal.open(run / PLAN, write=True)) as plan:
-            files = [*map(pushsdk.read_report, planned_files(run, plan.header.parts))]
-            code = await send_folder(
-                self.children, files, self.settings, given, show, lambda: stop.is_set() or plan.stop_asked()
+        return result
+
+    async def _send(self, plan: Journal, *, on_progress: Any, stop: Any, **given: Any) -> pushsdk.BroadcastReport:
+        """Have the run files sent, in which the plan was split."""
+        started = time.monotonic()
+        files = [*map(pushsdk.read_report, planned_files(self.run, plan.users and plan.header.parts))]
+        code = (
+            await send_folder(
+                self.children, files, self.settings, given, on_progress, lambda: stop.is_set() or plan.stop_asked()
             )
-            asked = plan.stop_asked()
+            if files
+            else 0
+        )
         if code > Exit.INCOMPLETE and not stop.is_set():
             raise CommandError("a process failed: see its error above", Exit(code))
-        result = pushsdk.read_report(run)
-        if asked is not None:
+        result = pushsdk.read_report(self.run)
+        if asked := plan.stop_asked():
             result = msgspec.structs.replace(result, stopped=asked.reason, stopped_by=asked.by)
-        now = result.accepted - sum(file.accepted for file in files)
-        return msgspec.structs.replace(result, accepted_now=now, seconds=time.monotonic() - started)
+        return msgspec.structs.replace(
+            result,
+            in_use=False,
+            accepted_now=result.accepted - sum(file.accepted for file in files),
+            seconds=time.monotonic() - started,
+        )
 
 
 def _without_retry(settings: ClientSettings) -> ClientSettings:

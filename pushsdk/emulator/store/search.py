@@ -46,8 +46,7 @@ class Search(Redacted, frozen=True, kw_only=True):
 def parse(line: str) -> Search:
     """Parse a search line. Terms beyond 50 are ignored."""
     # SQLite refuses lone surrogates, which a broken address bar can send.
-    text = line.encode("utf-8", "replace").decode()
-    terms = list(filter(itemgetter(0), _TERM.finditer(text)))
+    terms = list(filter(itemgetter(0), _TERM.finditer(line.encode("utf-8", "replace").decode())))
     partial = len(terms) > _MAX_TERMS
     groups: dict[object, list[_Condition]] = {}  # alternatives by subject
     misread = ""
