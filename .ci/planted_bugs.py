@@ -912,7 +912,7 @@ CLAIMS = [
     ),
     Bug(
         "a process that was suspended after its claim pushes again, though the claim was released meanwhile",
-        "_io.request:ClaimedRequest.claim_in_time",
+        "_io.request:ClaimedRequest.prepare",
         "return await self.claim_users()",
         "tests/claims/test_sends.py::test_a_machine_suspended_after_a_claim_pushes_nobody_whom_another_has_pushed_to",
     ),
