@@ -40,7 +40,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
     bound: float | None = None
     """The seconds of the setting that may have ended the call: the timeout, or the longest Retry-After."""
     look: str = ""
-    """How to look at the claim of a call with an idempotency key: another call with the key does not push again."""
+    """Advice on the claim, for a call with an idempotency key: another call with the key does not push again."""
 
     @property
     def decisive(self) -> Attempt:

@@ -26,7 +26,7 @@ class WholePart(msgspec.Struct, frozen=True, eq=False):
     units: Sequence[Any]
     """The calls, or what else has a function ``ask`` for an attempt's key; ``ask`` is None for a fixed key."""
     users: int
-    """How many; 0 for a campaign."""
+    """Number; 0 for a campaign."""
 
 
 @mutable
