@@ -175,13 +175,13 @@ async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(
 
 
 def test_a_secret_is_an_object_that_shows_nothing():
-    secret = Secret.of("abc")
+    secret = Secret.of("push-key")
     assert f"{secret} {secret!r} {[secret]}" == "*** *** [***]"
-    assert "abc" not in pretty_repr(secret)
+    assert "push-key" not in pretty_repr(secret)
     for use in (iter, len, vars, lambda value: value[0]):
         with pytest.raises(TypeError):
             use(secret)
-    assert secret.reveal() == "abc"
+    assert secret.reveal() == "push-key"
 
 
 def test_secrets_are_equal_if_their_texts_are():
