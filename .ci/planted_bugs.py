@@ -311,8 +311,8 @@ BATCHES = [
     ),
     Bug(
         "a call joins a request that was already sent",
-        "_core.batching:Batches.advance",
-        "batch.state = state",
+        "_core.batching:Batches.close",
+        "batch.is_waiting = False",
         "tests/io/test_backpressure.py::test_a_full_queue_raises_at_once_if_configured",
     ),
     Bug(

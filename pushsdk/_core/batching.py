@@ -1,9 +1,8 @@
-"""Merging concurrent sends: calls, the batches they share, and a batch's states.
+"""Merging concurrent sends: calls, and the batches they share.
 
 Decides and counts; the shell awaits. No order is promised between calls.
 """
 
-from enum import IntEnum
 from typing import Any, Self
 
 import msgspec
@@ -29,7 +28,7 @@ class Content(Guarded, msgspec.Struct, frozen=True, cache_hash=True):
 
 
 # Without the cycle collector: it would traverse tens of thousands of queued calls again and again. So a cycle through
-# ``Call.batch`` has to be broken by hand: a batch that is DONE drops its calls.
+# ``Call.batch`` has to be broken by hand: a batch that has ended drops its calls.
 @mutable
 class Call(Guarded, msgspec.Struct, eq=False, gc=False):
     """One ``send()`` or ``submit()``: its users, and their verdicts so far."""
@@ -80,27 +79,13 @@ class Call(Guarded, msgspec.Struct, eq=False, gc=False):
         return self.abandoned
 
 
-class BatchState(IntEnum):
-    """A batch's state. Calls join and leave until it is SENDING."""
-
-    WAITING = 0
-    """Waiting for more calls, or for a slot."""
-    SENDING = 1
-    """In flight: its calls are fixed."""
-    DONE = 2
-    """Every call is settled, or has left."""
-
-
-WAITING, SENDING, DONE = BatchState
-
-
 @mutable
 class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """Calls with equal content that share a request."""
 
     content: Content
     units: list[Call]
-    """The calls."""
+    """The calls; none once all are settled, or have left."""
     users: int
     """Number of users. Counted by ``Batches.join`` and ``remove``."""
     size: int
@@ -109,8 +94,8 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
     """Body bytes that are not ids."""
     context: Any
     """The context variables from the call that opened the batch."""
-    state: BatchState = WAITING
-    """Changed by ``Batches.advance`` only."""
+    is_waiting: bool = True
+    """True until it is in flight, or has ended: until then calls join and leave. Unset by ``Batches.close``."""
     taken: set[str] | None = None
     """The ids in the batch. Created when a second call joins: most batches hold one call."""
     entry: Any = None
@@ -138,6 +123,11 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
         self.size -= len(call.ids) + 1
         if self.taken is not None:
             self.taken.difference_update(call.users)
+
+    def end(self) -> None:
+        """Drop the calls: they refer to the batch, and neither is known to the cycle collector."""
+        self.entry = self.context = self.task = None
+        self.units, self.requests, self.splitters = [], (), ()
 
 
 class Batches:
@@ -191,17 +181,11 @@ class Batches:
             self._joinable[content] = batch
         return batch
 
-    def advance(self, batch: Batch, state: BatchState) -> None:
-        """Change the batch's state. Raises RuntimeError unless the state is a later one."""
-        if state <= batch.state:
-            raise RuntimeError(f"a batch that is {batch.state.name} can't become {state.name}")
-        if batch.state is WAITING and self._joinable.get(batch.content) is batch:
+    def close(self, batch: Batch) -> None:
+        """Let no further call join or leave."""
+        batch.is_waiting = False
+        if self._joinable.get(batch.content) is batch:
             del self._joinable[batch.content]
-        batch.state = state
-        if state is DONE:
-            # The calls refer to the batch, and neither is known to the cycle collector.
-            batch.entry = batch.context = batch.task = None
-            batch.units, batch.requests, batch.splitters = [], (), ()
 
     def _bounds(self, frame: int) -> tuple[int, int]:
         sizes, (max_users, max_bytes) = self._sizes, self._most

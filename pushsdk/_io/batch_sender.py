@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pushsdk._core import wire
-from pushsdk._core.batching import DONE, SENDING, Batch, Batches, Call, Content
+from pushsdk._core.batching import Batch, Batches, Call, Content
 from pushsdk._core.body import push_body
 from pushsdk._core.events import RequestSplit
 from pushsdk._core.learned_sizes import LearnedSizes
@@ -94,7 +94,7 @@ class BatchSender:
     def start(self, batch: Batch) -> None:
         """Put a batch in flight, which has a slot: at once if that needs no await, else by a task."""
         try:
-            self._batches.advance(batch, SENDING)
+            self._batches.close(batch)
             if not self.launch(batch):
                 batch.has_slot = True
                 self._create_task(batch)
@@ -125,7 +125,7 @@ class BatchSender:
 
     def land(self, batch: Batch, is_plain: bool) -> None:
         """End a batch without a task: its response is a plain 204. Anything else is left to a task."""
-        if batch.state is DONE or batch.task is not None:
+        if not batch.units or batch.task is not None:
             return  # it was cancelled, or a task goes on with it
         (request,) = batch.requests
         try:
@@ -155,7 +155,7 @@ class BatchSender:
 
     def _abort(self, batch: Batch) -> None:
         """End a batch that is in flight without a task, or whose task was cancelled before its first step."""
-        if batch.state is DONE:
+        if not batch.units:
             return
         for request in batch.requests:
             if request.is_begun:
@@ -176,7 +176,9 @@ class BatchSender:
         if batch.has_slot:
             batch.has_slot = False
             self._sender.limiter.release()
-        self._batches.advance(batch, DONE)
+        if batch.is_waiting:
+            self._batches.close(batch)
+        batch.end()
 
     async def _deliver(self, batch: Batch) -> None:
         """Send a batch, or go on with it. Every call is settled at the end, whatever happens."""

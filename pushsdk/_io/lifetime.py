@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 from weakref import ref
 
-from pushsdk._core.batching import WAITING, Call
+from pushsdk._core.batching import Call
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.outcome import Failure
@@ -239,7 +239,7 @@ def _drain_report(engine: Engine, calls: Iterable[Call]) -> DrainReport:
     """Return the users in these calls. In doubt without a verdict are those whose request had begun."""
     ended: defaultdict[str, list[str]] = defaultdict(list)
     for call in calls:
-        is_begun = call.batch is not None and call.batch.state is not WAITING
+        is_begun = call.batch is not None and not call.batch.is_waiting
         ended["unknown" if is_begun else "not_sent"] += unsettled(call)
         for users, verdict in call.parts:
             ended[verdict.outcome.lower()] += users

@@ -1,7 +1,7 @@
 """Send queue: room, merging, lingering, waiting for a slot.
 
 ``submit`` is the one entry: it returns the caller's awaitable, and ``PendingCalls.conclude`` then returns the receipt
-or raises. The core decides which calls share a batch and which states may follow (``_core.batching``). A batch that has
+or raises. The core decides which calls share a batch (``_core.batching``). A batch that has
 a slot is sent by ``batch_sender``.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pushsdk._core.batching import DONE, WAITING, Batch, Batches, Call, Content
+from pushsdk._core.batching import Batch, Batches, Call, Content
 from pushsdk._core.body import EncodedIds, encode_user_ids
 from pushsdk._core.errors import PushError
 from pushsdk._core.learned_sizes import LearnedSizes
@@ -185,10 +185,10 @@ class SendQueue:
         batch, call.abandoned = call.batch, True
         if not call.unsettled:
             self.pending.report_abandoned(call)
-        elif batch is None or batch.state is DONE:
+        elif batch is None or not batch.units:
             # The attempts in flight have their verdict. No other user was sent to.
             self.pending.settle(call, unsettled(call), self._not_sent(Failure.CANCELLED))
-        elif batch.state is WAITING:
+        elif batch.is_waiting:
             self.leave(call, batch, Failure.CANCELLED)
         elif len(batch.units) == 1:
             return self.batch_sender.cancel(batch)
@@ -310,7 +310,7 @@ class SendQueue:
 
     def _fail(self, batch: Batch) -> None:
         """End a batch that met a bug in this package. One in flight is ended by its request."""
-        calls = batch.units if batch.state is WAITING else []
+        calls = batch.units if batch.is_waiting else []
         self.pending.fail(calls)
         if calls:
             self._backlog.leave(batch.users, batch.size)
@@ -386,7 +386,7 @@ class QueuedBatch:
             self.include(latest)
             return
         self.include(min([call.deadline for call in batch.units if call.deadline > due], default=math.inf))
-        if batch.state is not WAITING:
+        if not batch.is_waiting:
             self._queue.abandon(batch, {call for call in batch.units if call.deadline <= due})
         else:
             self.fail(reason, before=math.nextafter(due, math.inf))
@@ -397,7 +397,7 @@ class QueuedBatch:
 
     @property
     def is_waiting(self) -> bool:
-        return self._batch.state is WAITING
+        return self._batch.is_waiting
 
     @property
     def is_urgent(self) -> bool:
@@ -413,7 +413,7 @@ class QueuedBatch:
 
     def fail(self, reason: Failure, *, before: float) -> None:
         batch = self._batch
-        if batch.state is WAITING:
+        if batch.is_waiting:
             for call in [call for call in batch.units if call.deadline < before or before == math.inf]:
                 # Done if it was cancelled, perhaps by ``on_event`` for another.
                 if not call.future.done():

@@ -2,11 +2,10 @@
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pushsdk._core.batching import Batches, BatchState, Call, Content
+from pushsdk._core.batching import Batches, Call, Content
 from pushsdk._core.body import encode_user_ids, push_body
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.policy import Batching, Options, RetryPolicy, Timeout
@@ -30,11 +29,6 @@ def join(into, content, one):
     """Return the batch of the call, and True if it is a new one."""
     batch = into.join(content, one)
     return (batch, False) if batch is not None else (into.open(content, one), True)
-
-
-def close(batches, batch):
-    if batch.state is BatchState.WAITING:
-        batches.advance(batch, BatchState.SENDING)
 
 
 def body_of(batch):
@@ -71,14 +65,14 @@ def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, ma
     for step in steps:
         if step == "close":
             for batch in full_batches:
-                close(open_batches, batch)
+                open_batches.close(batch)
         elif step == "leave":
             if expected:
                 leaver = expected.pop()
                 batch = next(batch for batch in full_batches if leaver in batch.units)
                 batch.remove(leaver)
                 if not batch.units:
-                    close(open_batches, batch)
+                    open_batches.close(batch)
         else:
             number, users = step
             one = call(*users)
@@ -97,16 +91,8 @@ def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, ma
             assert batch.size <= max_bytes
 
 
-def test_a_state_does_not_come_back_and_calls_join_until_a_batch_is_in_flight():
-    for before in BatchState:
-        for after in BatchState:
-            open_batches = batches()
-            batch, _ = join(open_batches, content(), call("a"))
-            batch.state = before
-            if after > before:
-                open_batches.advance(batch, after)
-                assert batch.state is after
-                assert open_batches.join(content(), call("b")) is not batch
-            else:
-                with pytest.raises(RuntimeError, match=f"{before.name} can't become {after.name}"):
-                    open_batches.advance(batch, after)
+def test_calls_join_until_a_batch_is_closed():
+    open_batches = batches()
+    batch, _ = join(open_batches, content(), call("a"))
+    open_batches.close(batch)
+    assert open_batches.join(content(), call("b")) is None
