@@ -101,7 +101,7 @@ class UnclaimedError(UnsentError):
     failure = Failure.UNCLAIMED
 
 
-class HttpConnection(asyncio.BufferedProtocol):
+class HttpConnection(asyncio.BaseProtocol):
     """One connection, with the kernel's view of it. Reads the responses to all requests from this package."""
 
     def __init__(self, handler: Any, *, used: bool) -> None:
@@ -124,7 +124,6 @@ class HttpConnection(asyncio.BufferedProtocol):
         if hasattr(transport, "max_size"):  # asyncio's, not uvloop's
             transport.max_size = READ_SIZE
         sock = transport.get_extra_info("socket")
-        self.is_plain = transport.get_extra_info("sslcontext") is None
         #: ``poll(0)`` is true if input or a hang-up waits.
         self.poll: Callable[[int], Any]
         try:
@@ -134,6 +133,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         else:
             poller.register(sock.fileno(), select.POLLIN)
             self.poll = poller.poll
+        self.is_plain = type(self) is HttpConnection
         # Only Linux counts what the peer has not acknowledged, and only for TCP.
         is_counted = sys.platform == "linux" and sock.family in (socket.AF_INET, socket.AF_INET6)
         self._fd = sock.fileno() if is_counted else None
@@ -155,7 +155,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if is_old or handler.should_close or handler.writing_paused or not handler.is_connected():
             raise StaleConnectionError
         if connection is None:
-            connection = cls(handler, used=evidence.reused)
+            kind = TlsConnection if handler.transport.get_extra_info("sslcontext") else HttpConnection
+            connection = kind(handler, used=evidence.reused)
             setattr(handler, _CONNECTION, connection)
         connection.pool, connection.read = pool, None
         connection.transport.set_protocol(connection)
@@ -215,13 +216,8 @@ class HttpConnection(asyncio.BufferedProtocol):
                 reading.send(None)
             reading.close()
 
-    def get_buffer(self, sizehint: int) -> Any:
-        """Return the memory for one read."""
-        return self.pool.buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         """Recognize a plain 204; leave any other response to aiohttp's protocol."""
-        data = self.pool.buffer[:nbytes].tobytes()
         if self.read is not None:
             self.read(data)
         elif self.respond is None:
@@ -388,6 +384,18 @@ class HttpConnection(asyncio.BufferedProtocol):
         elif respond is not None:
             # TLS tells of the peer's close only after the data before it, and then the connection must not be reused.
             asyncio.get_running_loop().call_soon(respond, is_plain)
+
+
+class TlsConnection(HttpConnection, asyncio.BufferedProtocol):
+    """A connection by TLS. It reads into the pool's memory: else each read would map and unmap 256 KiB in 10 us."""
+
+    def get_buffer(self, sizehint: int) -> Any:
+        """Return the memory for one read."""
+        return self.pool.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take the bytes read."""
+        self.data_received(self.pool.buffer[:nbytes].tobytes())
 
 
 async def claimed(claim: Claim) -> bytes:
