@@ -34,7 +34,6 @@ End = Callable[[BatchPart, Verdict], Awaitable[None]]
 IsLate = Callable[[Call | CallPart], bool]
 _MAX_MESSAGES = 256
 _CANCELLED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED)
-_LOST = Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED)
 
 
 @mutable
@@ -189,14 +188,12 @@ class BatchSender:
         with self._sender.work.including(batch):
             try:
                 await self._send_batch(batch)
-            except asyncio.CancelledError:
-                self._cancel_rest(batch)
-                raise
             except Exception:  # noqa: BLE001 - logged there
                 self._pending.fail(batch.units)
+            except BaseException:  # cancelled, or a callable exits
+                self._cancel_rest(batch)
+                raise
             finally:
-                # Calls are left only if the loop is torn down.
-                self._pending.settle_rest(batch.units, _LOST)
                 if span is not None:
                     span.end(_tally(batch.units))
                 self.finish(batch)
@@ -214,7 +211,7 @@ class BatchSender:
         await self._send(batch, request, partial(self._end, batch))
 
     def _cancel_rest(self, batch: Batch) -> None:
-        """End the users that a cancelled task leaves: the attempts so far tell their outcome."""
+        """End the users that a task leaves: the attempts so far tell their outcome."""
         for request in batch.requests:
             request.failure = request.failure or Failure.CANCELLED
             self._pending.settle_part(request.part, request.verdict())

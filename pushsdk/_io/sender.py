@@ -336,7 +336,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             else:
                 with flight:
                     await self.transport.post(request)
-        except asyncio.CancelledError:
+        except BaseException:  # cancelled, or a callable exits
             if evidence.status is None:
                 evidence.failure, evidence.reason = Failure.CANCELLED, ""
             attempt = self.attempt_of(request, self.limiter.clock())

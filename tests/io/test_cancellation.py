@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import weakref
 
 import pytest
@@ -184,17 +185,29 @@ async def test_an_event_may_cancel_other_submitted_sends_whose_deadline_expires_
     assert service.sent == [("busy",)]
 
 
+def stats_after_exit(service, **options):
+    """Return the client's counts after a send that exits."""
+
+    async def send():
+        client = client_of(service, **options)
+        stats.append(client.stats)
+        await client.send(["ann", "bob"], MESSAGE)
+
+    stats = []
+    with pytest.raises(SystemExit):
+        asyncio.run(send())
+    return stats[0]()
+
+
 def test_a_request_in_flight_that_an_exit_ends_is_unknown():
     async def leave(request):
         request.write()
-        raise SystemExit
+        sys.exit()
 
-    async def send():
-        clients.append(client_of(FakeService(then=leave)))
-        await clients[0].send(["ann", "bob"], MESSAGE)
+    assert stats_after_exit(FakeService(then=leave)).unknown == 2
 
-    clients = []
-    with pytest.raises(SystemExit):
-        asyncio.run(send())
-    assert clients[0].stats().unknown == 2
-    assert clients[0].stats().not_sent == 0
+
+def test_a_key_callable_that_exits_before_a_retry_leaves_the_outcome_so_far():
+    keys = iter(["key"])
+    service = FakeService(answer(429))
+    assert stats_after_exit(service, api_key=lambda: next(keys, "") or sys.exit()).rejected == 2
