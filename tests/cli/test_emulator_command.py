@@ -10,10 +10,11 @@ import socket
 import sys
 import threading
 import urllib.request
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 
 import pytest
 from support.command_line import COMMAND, run_apart, split, started
+from support.servers import free_port
 
 from pushsdk import cli
 from pushsdk.cli.commands import emulator as emulator_module
@@ -100,11 +101,9 @@ async def test_open_opens_the_page(capsys, monkeypatch):
 
 @pytest.mark.parametrize("in_use", [False, True])
 async def test_without_a_port_the_default_or_a_free_one_is_taken(monkeypatch, capsys, in_use):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        monkeypatch.setattr(emulator_module, "DEFAULT_PORT", port)
-        if not in_use:
-            listener.close()
+    port = free_port()
+    monkeypatch.setattr(emulator_module, "DEFAULT_PORT", port)
+    with socket.create_server(("127.0.0.1", port)) if in_use else nullcontext():
         assert await run_until(signal.SIGINT, port=None) == 0
     output = capsys.readouterr()
     assert (f"page at http://127.0.0.1:{port}/" in output.out) is not in_use
@@ -168,9 +167,7 @@ def test_a_command_reaches_the_service_and_the_verdict_on_all_in_the_store_goes_
 
 
 async def test_each_command_finds_the_service_at_the_same_address_to_which_claims_are_bound(monkeypatch, capfd):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    monkeypatch.setattr(emulator_module, "EXEC_PORT", port)
+    monkeypatch.setattr(emulator_module, "EXEC_PORT", port := free_port())
     for _ in range(2):
         assert await execute("sh", "-c", "echo $PUSHSDK_BASE_URL") == 0
     assert capfd.readouterr().out == f"http://127.0.0.1:{port}/external/api\n" * 2

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 # Seconds after which a server that does not answer is taken to hang.
-HANGS = 120.0
+HANGS = 300.0
 # The server runs until the pipe from this process closes, however this process ends.
 GUARDED = 'signal=$1; shift; "$@" & child=$!; read _; kill -s "$signal" $child; wait $child'
 
@@ -133,8 +133,13 @@ def _find(command):
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[1]
+    """Return a port of 127.0.0.1 on which nothing listens. No other program gets it while this process runs."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", 0))
+    port = sock.getsockname()[1]
+    sock.detach()  # it stays bound; a server can bind it too
+    return port
 
 
 def _answers(path):

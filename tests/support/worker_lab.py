@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from pushsdk.emulator import Emulator, Fault
 from pushsdk.testing.inbox import in_thread
 from support.docs import MODULES
 from support.programs import address_of
+from support.servers import free_port
 from support.worker_frameworks import required
 
 ROOT = Path(__file__).parents[2]
@@ -102,21 +102,17 @@ def terminated(*place, jobs):
 
 def outlived(*place, faults, jobs, tries):
     """Run the jobs, one per request, without a service until a number of attempts has failed; then with the service."""
-    with socket.socket() as held:
-        # Bound, so that no other program gets the port while there is no service.
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-        with in_thread(Emulator(port=port)) as emulator:
-            pass
-        with _life(*place, emulator, jobs=jobs) as life:
-            with life.worker(signal.SIGTERM) as worker:
-                life.wait(worker, lambda: life.count(AGAIN) >= tries)
-                with in_thread(Emulator(port=port, api_key=emulator.api_key, faults=faults)) as emulator:
-                    life.wait(worker, lambda: life.count(JOBS) >= jobs)
-                    # Any redelivery happens within these seconds.
-                    life.wait(worker, lambda: life.count(JOBS) > jobs, at_most=COMES_AGAIN)
-            return life.summary(emulator)
+    port = free_port()
+    with in_thread(Emulator(port=port)) as emulator:
+        pass
+    with _life(*place, emulator, jobs=jobs) as life:
+        with life.worker(signal.SIGTERM) as worker:
+            life.wait(worker, lambda: life.count(AGAIN) >= tries)
+            with in_thread(Emulator(port=port, api_key=emulator.api_key, faults=faults)) as emulator:
+                life.wait(worker, lambda: life.count(JOBS) >= jobs)
+                # Any redelivery happens within these seconds.
+                life.wait(worker, lambda: life.count(JOBS) > jobs, at_most=COMES_AGAIN)
+        return life.summary(emulator)
 
 
 class _Life:

@@ -44,7 +44,7 @@ def test_a_sync_callable_runs_in_the_calling_thread_at_every_attempt_and_equal_m
         return of_thread()
 
     retry = RetryPolicy.safe(throttle_delay=0.01)
-    with PushClient(api_key=key, retry=retry, batching=Batching(linger=0.2)) as client:
+    with PushClient(api_key=key, retry=retry, batching=Batching(max_users=4, linger=5)) as client:
         callers = as_tenants(lambda tenant, number: client.send(f"{tenant}:{number}", HELLO) and threading.get_ident())
         stats = client.stats()
     assert {ident for _, ident in threads} == set(callers)

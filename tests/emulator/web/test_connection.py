@@ -3,19 +3,20 @@
 import asyncio
 
 from support.page_words import counted, see
+from support.servers import free_port
 
 from pushsdk.emulator import Emulator
 
 
 async def test_a_lost_connection_is_restored_with_the_inbox_or_without_it(open_desk, tmp_path):
     desk = await open_desk()  # for its browser
+    port = free_port()
     stored = {"store": tmp_path / "inbox.db", "api_key": "the-key-of-both"}
-    async with Emulator(**stored) as first:
+    async with Emulator(port=port, **stored) as first:
         desk.emulator, desk.origin = first, first.base_url.removesuffix("/external/api")
         await desk.push("Before")
         page = await desk.page()
         await see(page, "option", "Before")
-        port = int(desk.origin.rpartition(":")[2])
     await page.locator(".connection[data-state=reconnecting]").wait_for()
     async with Emulator(port=port, **stored) as second:
         desk.emulator = second
