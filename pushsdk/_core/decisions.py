@@ -85,7 +85,8 @@ class _Case(NamedTuple):
     split_on: Set[int]
 
 
-_PENDING, _, _ACCEPTED, _REJECTED, _UNKNOWN = UserState
+_PENDING, _ACCEPTED = UserState.PENDING, UserState.ACCEPTED
+_REJECTED, _UNKNOWN = UserState.REJECTED, UserState.UNKNOWN
 # The first row that holds decides. From the fourth on the last attempt took no effect; if in doubt, users stay UNKNOWN.
 _ROWS: tuple[tuple[Step, UserState, Callable[[_Case], bool]], ...] = (
     (SETTLE, _ACCEPTED, lambda case: case.verdict.outcome is ACCEPTED),
