@@ -248,7 +248,7 @@ class Control:
         response = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream"})
         with suppress(ConnectionError):  # the client disconnected
             await response.prepare(request)
-            seen, quiet = len(inbox.changes), 0
+            seen, quiet, writes = len(inbox.changes), 0, self._store.writes
             newest, _ = await self._new_requests(inbox, 0)
             frames = _frame("hello", {})
             while not end.done():
@@ -259,7 +259,9 @@ class Control:
                 quiet += 1
                 changes = inbox.changes[seen:]
                 seen += len(changes)
-                newest, frames = await self._new_requests(inbox, newest)
+                if writes != self._store.writes:
+                    writes = self._store.writes  # before the requests, which others may follow
+                    newest, frames = await self._new_requests(inbox, newest)
                 frames += b"".join(_frame(kind, {"id": only}) for kind, only in changes)
         return response
 
@@ -267,7 +269,7 @@ class Control:
         """Return the newest id, and the frames for the requests after an id, as far as they are still stored."""
         requests = await asyncio.to_thread(self._store.requests, inbox.ref, after=after, limit=_MAX_BURST + 1)
         frames = [_frame("request", request) for request in reversed(requests)]
-        newest = max([after, *(request.id for request in requests)])
+        newest = requests[0].id if requests else after
         return newest, b"".join(frames) if len(frames) <= _MAX_BURST else _frame("resync", {})
 
     # Faults and limits

@@ -80,6 +80,8 @@ class Store:
         self._max_age = max_age
         self._lock = threading.RLock()  # held while the file is opened or written
         self._opened: Database | None = None  # set by open(), kept after close() for readers
+        #: Number of writes so far: a reader who knows this number has nothing new to read.
+        self.writes: int = 0
 
     def open(self) -> Database:
         """Open the file if it is not open yet."""
@@ -98,6 +100,7 @@ class Store:
     def _writing(self) -> Iterator[Connection]:
         with self._lock, self.open().writing() as db:
             yield db
+        self.writes += 1
 
     def _all(self, query: str, *values: object) -> list[Any]:
         with self.open().reading() as db:
