@@ -313,7 +313,7 @@ BATCHES = [
         "a call joins a request that was already sent",
         "_core.batching:Batches.close",
         "batch.is_waiting = False",
-        "tests/io/test_backpressure.py::test_a_full_queue_raises_at_once_if_configured",
+        "tests/core/test_batching.py::test_calls_join_until_a_batch_is_closed",
     ),
     Bug(
         "two tenants share a request, under one key",
