@@ -65,7 +65,7 @@ class AttemptTimes:
         """Return the time before which no request starts, with so many in flight."""
         return self._probe_at if in_flight and self.is_silent(now) else now
 
-    def needed(self, *, others_wait: bool) -> float:
+    def needed(self, others_wait: bool) -> float:
         """Return the seconds that a call must have left to be begun.
 
         If others wait, the slot goes to a call that is answered in all likelihood. If none wait, a call that is

@@ -173,7 +173,7 @@ class Batches:
         max_users, max_bytes = self._bounds(batch.frame)
         return batch.users >= max_users or batch.size >= max_bytes
 
-    def open(self, content: Content, call: Call, context: object = None, *, is_joinable: bool = True) -> Batch:
+    def open(self, content: Content, call: Call, context: object = None, is_joinable: bool = True) -> Batch:
         """Return a new batch with this call and its context. Other calls may join if ``is_joinable``."""
         frame = FRAME + len(content.message) + len(content.custom_fields or b"")
         batch = call.batch = Batch(content, [call], len(call.users), frame + len(call.ids) + 1, frame, context)

@@ -53,7 +53,7 @@ class _Refusals:
         #: True if the service itself has accepted or refused a request.
         self.answered = False
 
-    def count(self, now: float, *, ok: bool, waits: bool) -> None:
+    def count(self, now: float, ok: bool, waits: bool) -> None:
         """Count the end of a request. If no other waits, the accepted ones tell the demand, not the service's rate."""
         if self.skip:
             self.skip -= 1
@@ -119,23 +119,23 @@ class AdaptiveLimit:
         elif self.in_flight == 1 and not refusals.accepted:
             refusals.counted = now  # a rate begins with the first request, not with the idle time before
 
-    def ended(self, now: float, seconds: float | None, *, ok: bool = True, starved: bool = False) -> None:
+    def ended(self, now: float, seconds: float | None, ok: bool = True, starved: bool = False) -> None:
         """Count a request that returns its slot.
 
         ``seconds``: the time that it held the slot; None if that says nothing. Not ``ok``: the service did not do the
         work; such an answer counts only if it was slow. ``starved``: other requests wait for the slot, and for nothing
         else. If none wait and few are in flight, the limit limits nothing, so the latency does not count.
         """
-        self._refusals.count(now, ok=ok, waits=starved)
+        self._refusals.count(now, ok, starved)
         starved = starved and self.in_flight >= self.limit  # else they wait for the gap
         self.in_flight -= 1
         if ok:
             self._accept(now, seconds)
         if starved and self.limit < int(self._goal):
             self.limit += 1
-        self._weigh(now, seconds, ok=ok, starved=starved)
+        self._weigh(now, seconds, ok, starved)
 
-    def _weigh(self, now: float, seconds: float | None, *, ok: bool, starved: bool) -> None:
+    def _weigh(self, now: float, seconds: float | None, ok: bool, starved: bool) -> None:
         """Measure the base or cut the rate if it is time for that, else add the answer to the window."""
         refusals, window = self._refusals, self._window
         if starved and now >= self._measure_at:

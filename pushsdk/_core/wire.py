@@ -44,7 +44,7 @@ _ENCODING_FAILED = (TypeError, ValueError, OverflowError, RecursionError, msgspe
 _latest: tuple[bytes, object, object] = (b"", None, None)
 
 
-def encode_message(message: MobilePush | Mapping[str, Any], *, warn: bool = True) -> bytes:
+def encode_message(message: MobilePush | Mapping[str, Any], warn: bool = True) -> bytes:
     """Return a message's JSON.
 
     A mapping is sent unchanged, with fields unknown to this version, if it is strict JSON and the known fields have the

@@ -139,9 +139,9 @@ class ConcurrencyLimiter:
 
         ``attempt`` is the attempt's timeout.
         """
-        if attempt is not None and self.times.needed(others_wait=False) > attempt:
+        if attempt is not None and self.times.needed(False) > attempt:
             return math.inf
-        return self.times.needed(others_wait=bool(self._queue))
+        return self.times.needed(bool(self._queue))
 
     def reason_for(self, failure: Failure) -> Failure:
         """Return why a call waited for its slot until its time was short; for other failures these."""
@@ -161,7 +161,7 @@ class ConcurrencyLimiter:
         turn = min(waiting.deadline, self.clock() + PATIENCE)
         heapq.heappush(self._queue, (not waiting.is_urgent, turn, next(self._numbers), waiting))
 
-    def release(self, seconds: float | None = None, *, ok: bool = False, now: float | None = None) -> None:
+    def release(self, seconds: float | None = None, ok: bool = False, now: float | None = None) -> None:
         """Return a slot.
 
         ``seconds``: the time that it was in use, by ``clock``, wherever the time went; None if that says nothing. Not
@@ -172,7 +172,7 @@ class ConcurrencyLimiter:
         starved = bool(queue and (len(queue) > 1 or not queue[0][-1].is_merged)) or self.run_requests >= adaptive.limit
         # A fixed rate that is above the paced one holds nothing back, nor does it in a pause.
         starved = starved and self.rate_limiter.not_before <= max(now, self._next_start)
-        adaptive.ended(now, seconds, ok=ok, starved=starved)
+        adaptive.ended(now, seconds, ok, starved)
         if not 0.5 < adaptive.limit / self._logged < 1.5:
             self._logged = adaptive.limit
             logger.debug("the limit on requests in flight is %d; %d are in flight", adaptive.limit, self.in_flight)

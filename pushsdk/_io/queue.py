@@ -110,7 +110,7 @@ class SendQueue:
             may_linger = not self._linger or call.deadline - self._loop.time() > self._linger
             batch = self._batches.join(content, call) if may_linger else None
             if batch is None:
-                self._open(call, content, may_linger=may_linger)
+                self._open(call, content, may_linger)
             else:
                 self._note_joined(batch, call)
         except Exception:  # noqa: BLE001 - logged there
@@ -151,9 +151,9 @@ class SendQueue:
         elif call.unsettled:
             self.submit(call, replace(content, api_key=task.result()[0]))
 
-    def _open(self, call: Call, content: Content, *, may_linger: bool) -> None:
+    def _open(self, call: Call, content: Content, may_linger: bool) -> None:
         """Open a batch for the call, and dispatch it: now, soon, or after the linger time."""
-        batch = self._batches.open(content, call, copy_context(), is_joinable=may_linger)
+        batch = self._batches.open(content, call, copy_context(), may_linger)
         self._backlog.enter(batch.users, batch.size)
         if content.options.is_urgent:
             # Now: thousands of calls in this loop turn may come before callbacks scheduled by ``call_soon``.

@@ -116,10 +116,10 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self.open(request, connection)
         return bool(connection)
 
-    def begin(self, request: ApiRequest, respond: Respond, *, may_begin: bool = True) -> bool:
+    def begin(self, request: ApiRequest, respond: Respond, may_begin: bool = True) -> bool:
         """Write a request on its connection. Return False if ``run`` has to send it, as its time may be short."""
         flight, fast = request.flight, self.transport.fast
-        needed = self.limiter.times.needed(others_wait=True)
+        needed = self.limiter.times.needed(True)
         if not may_begin or self.limiter.clock() + needed >= flight.deadline:
             fast.release(flight.connection)
         elif fast.start(flight.connection, request, respond):
@@ -295,7 +295,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             seconds = now - flight.started
         sent, flight.sent = flight.sent, None
         self.limiter.times.ended(now, sent, status)
-        self.limiter.release(seconds, ok=status is not None and status < 300, now=now)
+        self.limiter.release(seconds, status is not None and status < 300, now)
 
     def _withdraw(self, request: ApiRequest) -> None:
         """Forget an attempt's first byte that did not leave after all."""
