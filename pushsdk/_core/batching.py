@@ -124,11 +124,6 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
         if self.taken is not None:
             self.taken.difference_update(call.users)
 
-    def end(self) -> None:
-        """Drop the calls: they refer to the batch, and neither is known to the cycle collector."""
-        self.entry = self.context = self.task = None
-        self.units, self.requests, self.splitters = [], (), ()
-
 
 class Batches:
     """The batches that calls may join, by content: at most one each."""

@@ -116,9 +116,9 @@ class BatchSender:
         if observer is not None:
             # A copy, as the batch may be dispatched in its context.
             request.flight.span = batch.context.copy().run(partial(observer.attempt, PUSH, batch.users, 0, first=True))
-        if not sender.begin(request, partial(batch.context.run, self.land, batch)):
-            return False
         flight = request.flight
+        if not sender.begin(request, partial(batch.context.run, self.land, batch), flight.started):
+            return False
         flight.sent = sender.limiter.times.sent(flight.started)
         return True
 
@@ -177,7 +177,9 @@ class BatchSender:
             self._sender.limiter.release()
         if batch.is_waiting:
             self._batches.close(batch)
-        batch.end()
+        # The calls refer to the batch, and neither is known to the cycle collector.
+        batch.entry = batch.context = batch.task = None
+        batch.units, batch.requests, batch.splitters = [], (), ()
 
     async def _deliver(self, batch: Batch) -> None:
         """Send a batch, or go on with it. Every call is settled at the end, whatever happens."""

@@ -116,11 +116,10 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self.open(request, connection)
         return bool(connection)
 
-    def begin(self, request: ApiRequest, respond: Respond, may_begin: bool = True) -> bool:
+    def begin(self, request: ApiRequest, respond: Respond, now: float) -> bool:
         """Write a request on its connection. Return False if ``run`` has to send it, as its time may be short."""
         flight, fast = request.flight, self.transport.fast
-        needed = self.limiter.times.needed(True)
-        if not may_begin or self.limiter.clock() + needed >= flight.deadline:
+        if now + self.limiter.times.needed(True) >= flight.deadline:
             fast.release(flight.connection)
         elif fast.start(flight.connection, request, respond):
             self.counters.requests += 1

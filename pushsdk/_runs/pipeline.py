@@ -267,7 +267,7 @@ class Pipeline:
         while (attempt := self._next()) and sender.reserve(attempt):
             self._log.claim_soon(attempt.chunk.positions, go_on, resent=attempt.in_doubt)
             is_claimed = yield attempt
-            if not requests.begin(attempt, go_on, may_begin=is_claimed and sender.stopping.may_begin()):
+            if not requests.begin(attempt, go_on, self._now(is_claimed)):
                 attempt.record(_UNCLAIMED)
                 break
             is_plain = yield attempt
@@ -279,6 +279,11 @@ class Pipeline:
             self._workers -= 1  # at once: of the workers above a limit that has fallen, only so many end
         waiter.set_result(None)
         yield attempt
+
+    def _now(self, is_claimed: bool) -> float:
+        """Return the time; if the request may not begin, one that is after all deadlines."""
+        may_begin = is_claimed and self._sender.stopping.may_begin()
+        return self._engine.limiter.clock() if may_begin else math.inf
 
     def _retry_given_up(self) -> bool:
         """Queue the requests that were given up if the message was accepted for any user; otherwise reject them."""
