@@ -56,9 +56,10 @@ def encode_message(message: MobilePush | Mapping[str, Any], warn: bool = True) -
     kind, (latest, meant, source) = type(message), _latest
     try:
         data = _encode(message)
-        if message is source and data == latest:
+        is_latest = data == latest
+        if is_latest and message is source:
             return latest
-        if data != latest or type(meant) is not kind:
+        if not is_latest or type(meant) is not kind:
             model = _decode_message(data)
             meant = model if kind is MobilePush else _read(data, kind)
         is_exact = meant == message
@@ -67,7 +68,7 @@ def encode_message(message: MobilePush | Mapping[str, Any], warn: bool = True) -
     if not is_exact:
         # The check in Python finds the path of an error, and accepts a tuple for a list.
         return _encode_checked(message, MobilePush, _MESSAGE, warn=warn)
-    if data == latest:
+    if is_latest:
         return latest
     if warn and not is_plain(data if kind is MobilePush else _encode(model)):
         # A large message is not kept.
