@@ -56,4 +56,4 @@ def run_pytest(folder, *words, plugins=(), **environ):
     """Run the tests of a folder, as if the package were installed, with these plugins beside the package's."""
     environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": 1, "PYTEST_PLUGINS": ",".join(["pushsdk.testing.plugin", *plugins])}
     options = "-p", "no:cacheprovider", "--rootdir", folder
-    return run_python("-m", "pytest", *options, *words, cwd=folder, **environ)
+    return run_python("-m", "pytest", *options, *words, cwd=folder, COLUMNS=80, **environ)
