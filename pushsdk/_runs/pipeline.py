@@ -24,7 +24,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._io.file_names import AnyPath
 from pushsdk._io.sender import guarded
 from pushsdk._runs.log import RunFileLog
-from pushsdk._runs.plan import ChunkRequest, Notes, UserRange
+from pushsdk._runs.plan import Chunk, ChunkRequest, Notes, UserRange
 from pushsdk._runs.progress import OnProgress, Pace
 from pushsdk._runs.run_file.file import filled_in, run_path
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
@@ -172,28 +172,28 @@ class Pipeline:
     def _next(self) -> ChunkAttempt | None:
         """Return an attempt for the next request; None if none is left or may start. Raises RunFileError.
 
-        Raises BlockingIOError with the chunk's number, and keeps the request for later, if another program has the
-        file.
+        Raises BlockingIOError with the arguments for ``_attempt`` if its chunk can't be read at once.
         """
-        is_stopped = not self.stopping.may_begin() or self._room() < 0
-        if is_stopped or (work := next(self._work, None)) is None:
+        if not self.stopping.may_begin() or self._room() < 0 or (work := next(self._work, None)) is None:
             return None
         if self._left <= 0:
             self._is_limited = True
             return None
         positions, in_doubt = work
-        try:
-            chunk = self._journal.load(positions.chunk, at_once=True)
-        except BlockingIOError:
-            self._work = itertools.chain([work], self._work)
-            raise BlockingIOError(positions.chunk) from None
         self._left -= positions.users
         if self._left < 0:
             positions = UserRange(positions.chunk, positions.start, positions.stop + int(self._left))
             self._left, self._is_limited = 0, True
         self._add_workers()
-        header, first = self._journal.header, self._journal.first_user(positions.chunk)
-        return self._sender.attempt(ChunkRequest.of(positions, chunk, header, first), in_doubt=in_doubt)
+        try:
+            return self._attempt(positions, in_doubt, self._journal.load(positions.chunk, at_once=True))
+        except BlockingIOError:
+            raise BlockingIOError(positions, in_doubt) from None
+
+    def _attempt(self, positions: UserRange, in_doubt: bool, chunk: Chunk) -> ChunkAttempt:
+        journal = self._journal
+        request = ChunkRequest.of(positions, chunk, journal.header, journal.first_user(positions.chunk))
+        return self._sender.attempt(request, in_doubt=in_doubt)
 
     def _room(self) -> int:
         """Return how many more workers the limit allows. A request that waits after a failure needs no slot."""
@@ -211,9 +211,9 @@ class Pipeline:
             while True:
                 try:
                     attempt = await self._send_at_once()
-                except BlockingIOError as error:  # another program has the file
-                    await self._log.load(*error.args)
-                    continue
+                except BlockingIOError as error:  # another program has the file, or a commit runs
+                    positions, in_doubt = error.args
+                    attempt = self._attempt(positions, in_doubt, await self._log.load(positions.chunk))
                 if attempt is None:
                     return
                 self._untried += await self._sender.deliver(attempt)
