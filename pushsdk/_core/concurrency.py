@@ -130,7 +130,9 @@ class AdaptiveLimit:
         starved = starved and self.in_flight >= self.limit  # else they wait for the gap
         self.in_flight -= 1
         if ok:
-            self._accept(now, seconds)
+            self._latency = self._latency or seconds or 0.0
+            if self.gap:
+                self._climb(now)
         if starved and self.limit < int(self._goal):
             self.limit += 1
         self._weigh(now, seconds, ok, starved)
@@ -153,16 +155,15 @@ class AdaptiveLimit:
         ):
             self._observe(now, seconds)
 
-    def _accept(self, now: float, seconds: float | None) -> None:
-        """Count an accepted request. It raises the rate."""
+    def _climb(self, now: float) -> None:
+        """Raise the rate, as a request was accepted."""
         refusals = self._refusals
-        self._latency = self._latency or seconds or 0.0
         if refusals.lost:
             if refusals.accepted:
                 self.gap = max(refusals.lost, self.gap / 2)
                 if self.gap == refusals.lost:
                     refusals.lost = 0.0
-        elif self.gap:
+        else:
             calm = CALM * refusals.trust * (self._round() + (refusals.waited or EVENT * self.gap))
             climb = 1.0 + min(1.0, 2 * STEADY * self.gap * (now - refusals.at) / calm**2)
             self.gap, refusals.projected = self.gap / climb, refusals.projected * climb
