@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pushsdk._core.batching import Batches, Call, Content
@@ -58,6 +58,7 @@ steps = st.lists(calls | st.just("close") | st.just("leave"), max_size=60)
 
 
 @given(steps, st.integers(1, 20), st.integers(60, 200))
+@example([(0, ["a"]), (0, ["a"])], 20, 200)
 def test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds(steps, max_users, max_bytes):
     open_batches = batches(max_users=max_users, max_bytes=max_bytes)
     full_batches = []
