@@ -98,11 +98,6 @@ def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
         raise ValidationError(f"{printable(name)}: {text}") from None
 
 
-def duckdb_cause(error: Exception) -> str:
-    """Return DuckDB's error name if ``duckdb_errors`` raised this one, else an empty text."""
-    return type(error.__context__).__name__ if isinstance(error.__context__, duckdb_module().Error) else ""
-
-
 def check_select(db: Connection, sql: str) -> None:
     """Raise ValidationError unless the SQL is one SELECT statement."""
     try:
@@ -122,6 +117,11 @@ _ID_SQL = {
     r"JSON": "CASE WHEN json_type({0}) = 'VARCHAR' OR regexp_full_match(CAST({0} AS VARCHAR), '-?[0-9]+') "
     "THEN {0}->>'$' END",
 }
+# The problem with an id; ``value`` is the column as JSON.
+_PROBLEM = """
+CASE WHEN id = '' THEN 'empty' WHEN json_type(value) <> 'NULL'
+THEN 'JSON of type ' || json_type(value) || ': a text or an integer is needed' ELSE 'NULL' END
+"""
 # Advice for other column types.
 _ID_FIXES = {
     "DOUBLE": "CAST({0} AS BIGINT) in a query, if all are whole and have at most 15 digits",
@@ -135,7 +135,9 @@ _ID_FIXES = {
 # NULL.
 _VALUE_SQL = {
     rf"VARCHAR|BOOLEAN|{_INTEGER}|.*\[\d*\]|STRUCT\(.*|MAP\(.*|UNION\(.*|JSON|VARIANT": "{0}",
-    r"FLOAT|DOUBLE": "CASE WHEN isnan({0}) THEN NULL ELSE {0} END",
+    # Not widened to a DOUBLE, which has more digits.
+    r"FLOAT": "CASE WHEN NOT isnan({0}) THEN CAST(CAST({0} AS VARCHAR) AS DOUBLE) END",
+    r"DOUBLE": "CASE WHEN NOT isnan({0}) THEN {0} END",
     r"TIMESTAMP WITH TIME ZONE": "replace(CAST(make_timestamp(epoch_us({0})) AS VARCHAR), ' ', 'T') || 'Z'",
     r"TIMESTAMP(_S|_MS|_NS)?": "replace(CAST({0} AS VARCHAR), ' ', 'T')",
     r"DECIMAL\(.*|DATE|TIME.*|INTERVAL|UUID|ENUM\(.*|BIT|BIGNUM|VARINT|\"NULL\"": "CAST({0} AS VARCHAR)",
@@ -159,6 +161,12 @@ def id_expression(name: str, key: str, types: Mapping[str, str]) -> str:
     Raises ValidationError if there is no such column, or if its type can't hold ids.
     """
     kind = types.get(key)
+    # DuckDB ignores case, and numbers the later columns with a name.
+    if second := re.search(rf"(?im)^{re.escape(key)}_\d+$", "\n".join(types)):
+        raise ValidationError(
+            f"{printable(name)}: {printable(second[0], 60)} may be a second {printable(key, 60)}: leave it out, or "
+            "rename it"
+        )
     if kind is None:
         raise missing_column(name, key, list(types))
     if sql := _sql_by_type(_ID_SQL, kind, key):
@@ -168,12 +176,6 @@ def id_expression(name: str, key: str, types: Mapping[str, str]) -> str:
         f"{printable(name)}: {printable(key, 60)} is of type {printable(kind, 60)}; user ids are texts or whole "
         f"numbers: {printable(fix)}"
     )
-
-
-def id_columns(id_sql: str, key: str) -> str:
-    """Return the SQL for each row's number, its id, and the id's type if that is JSON."""
-    kind = f"json_type({quoted(key)})" if "json_type" in id_sql else "NULL"
-    return f"row_number() OVER () AS number, {id_sql} AS id, {kind} AS kind"
 
 
 def quoted(name: str) -> str:
@@ -190,12 +192,6 @@ def _sql_by_type(table: Mapping[str, str], kind: str, column: str) -> str | None
 
 
 _decode_row = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-def row_count(db: Connection) -> int:
-    """Return the view's row count."""
-    [(rows,)] = db.execute(f"SELECT count(*) FROM {VIEW}").fetchall()
-    return int(rows)
 
 
 def _unsendable(row: str) -> str:
@@ -244,7 +240,7 @@ class DuckdbSource(ABC):
                     yield [row[0] for row in rows]
             return
         except ValidationError as error:
-            if counts.read or duckdb_cause(error) != "OutOfMemoryException":
+            if counts.read or type(error.__context__).__name__ != "OutOfMemoryException":
                 raise
         # Slower than DuckDB, but needs no more memory for more ids: DuckDB can spill only so much.
         yield from deduplicated(self.ids(counts), counts, Distinct())
@@ -295,16 +291,16 @@ class DuckdbSource(ABC):
         result = db.execute(f"SELECT {', '.join([id_sql, *others])} FROM {VIEW}{tail}")
         while rows := result.fetchmany(size):
             if not all(map(operator.itemgetter(0), rows)):
-                raise self._bad_id(db, id_sql)
+                raise self._bad_id(db)
             yield rows
 
-    def _bad_id(self, db: Connection, id_sql: str) -> ValidationError:
-        rows, key = f"(SELECT {id_columns(id_sql, self._key)} FROM {VIEW})", printable(self._key, 60)
-        first = f"SELECT number, id IS NULL, kind FROM {rows} WHERE id IS NULL OR id = '' ORDER BY number LIMIT 1"
+    def _bad_id(self, db: Connection) -> ValidationError:
+        key = printable(self._key, 60)
         for part in self._parts(db):
-            for number, missing, kind in db.execute(first).fetchall():
-                null = "NULL" if kind in (None, "NULL") else f"JSON of type {kind}: a text or an integer is needed"
-                problem = null if missing else "empty"
+            columns = f"{id_expression(part, self._key, shown_types(db))} AS id, to_json({quoted(self._key)}) AS value"
+            rows = f"(SELECT row_number() OVER () AS number, {columns} FROM {VIEW})"
+            first = f"SELECT number, {_PROBLEM} FROM {rows} WHERE coalesce(id, '') = '' ORDER BY number LIMIT 1"
+            for number, problem in db.execute(first).fetchall():
                 return ValidationError(f"{printable(part)}, row {number}: {key} is {problem}")
         # The query's result was another one this time.
         return ValidationError(f"{printable(self._name)}: {key} is NULL or empty in a row")
@@ -327,22 +323,23 @@ class ParquetFiles(DuckdbSource):
     def _opened(self) -> Iterator[Connection]:
         listing = list_files(self._path)
         with connection() as db:
-            try:
-                with duckdb_errors(self._name, unfit=self._UNFIT):
-                    _show(db, listing.paths)
-                    yield db
-            except ValidationError as error:
-                # Look for the file that caused the error.
-                for path in listing.paths if duckdb_cause(error) else ():
-                    with duckdb_errors(str(path), unfit=self._UNFIT):
-                        _show(db, [path])
-                        row_count(db)
-                raise
+            # Each file alone: DuckDB would unite a float and a text to a text.
+            texts = {id_expression(part, self._key, shown_types(db)) for part in self._parts(db)}
+            with duckdb_errors(self._name, unfit=self._UNFIT):
+                _show(db, listing.paths)
+                # As a UUID or JSON, a text would change.
+                if len(texts) > 1 and shown_types(db)[self._key] != "VARCHAR":
+                    raise ValidationError(
+                        f"{printable(self._name)}: {printable(self._key, 60)} has types in these files that don't fit "
+                        "together: write texts into all"
+                    )
+                yield db
         listing.check_unchanged()
 
     def _parts(self, db: Connection) -> Iterator[str]:
         for path in list_files(self._path).paths:
-            _show(db, [path])
+            with duckdb_errors(str(path), unfit=self._UNFIT):
+                _show(db, [path])
             yield str(path)
 
 
@@ -377,7 +374,7 @@ class ArrowTable(DuckdbSource):
             finally:
                 if stream.error is not None:
                     raise stream.error from None
-            rows = row_count(db)
+            [(rows,)] = db.execute(f"SELECT count(*) FROM {VIEW}").fetchall()
             if self._rows not in (None, rows):
                 raise ValidationError(
                     f"{self._name} had {self._rows} rows, and now has {rows}: pass a table that stays as it is, not a "

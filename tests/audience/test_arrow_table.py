@@ -23,11 +23,9 @@ def test_texts_arrive_as_they_are(kind):
     assert str(audience.summary) == "5 users, 1 duplicate"
 
 
-NO_ID = "is of type DOUBLE; user ids are texts or whole numbers"
 WRONG = [
     (lambda: [1], "table must be a table with an Arrow stream, .*; got list"),
     (lambda: pa.table({"uid": ["a"]}), "the Table: no column 'user_id', only uid; name one with primary_key="),
-    (lambda: pa.table({"user_id": [1.0]}), f"the Table: user_id {NO_ID}"),
 ]
 
 
@@ -35,11 +33,6 @@ WRONG = [
 def test_a_table_without_ids_is_an_error_at_once(make, text):
     with pytest.raises(ValidationError, match=text):
         Audience.table(make())
-
-
-def test_a_row_without_an_id_is_an_error_with_its_number():
-    table = pa.table({"user_id": ["secret", None]})
-    assert refused(lambda: Audience.table(table)) == "the Table, row 2: user_id is NULL"
 
 
 def test_a_reader_that_is_read_once_is_refused():
