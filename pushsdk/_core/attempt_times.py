@@ -15,8 +15,10 @@ DEVIATIONS = 8.0
 GRANULARITY = 0.02
 # Less variance in the requests in flight doesn't tell how much longer an attempt takes beside others.
 LEAST_SPREAD = 0.5
-# During a silence one more request starts as a probe each time that the silence has become so many times as long.
-PROBE_AFTER = 4.0
+# The next probe starts so many times as long after the last start as that came after the silence began.
+PROBE_AFTER = 3.0
+# If no request is in flight, the next probe starts sooner: after once as long, but so many seconds at most.
+PACE = 0.5
 
 
 Sent = tuple[float, int]
@@ -32,9 +34,9 @@ class AttemptTimes:
     If attempts take longer beside others, they queue in the service. While that queue grows, the mean is too low, so a
     line is fitted: the mean seconds, and the seconds for each further request in flight.
 
-    The service is silent if responses are due and none comes. Then a request starts only as a probe, which carries one
-    call: now and then, or if nothing is in flight. An attempt that ends unanswered in a silence stalls the client: the
-    silence lasts until a response comes.
+    The service is silent if responses are due and none comes, or if it ends as many attempts without a response as are
+    in flight. Then a request starts only as a probe, which carries one call: now and then, more often if nothing is in
+    flight. An attempt that ends unanswered in a silence stalls the client: the silence lasts until a response comes.
     """
 
     def __init__(self) -> None:
@@ -44,26 +46,32 @@ class AttemptTimes:
         self.usual = self.likely = 0.0
         #: True after an attempt that ended unanswered during a silence, until a response comes.
         self.is_stalled = False
+        # Attempts that the service has ended without a response, since the last one.
+        self._broken = 0
         # The mean deviation from the line.
         self._deviation = 0.0
         # The mean crowd, its variance, the variance of the seconds, and the covariance.
         self._crowd = self._spread = self._scatter = self._joint = 0.0
         # Seconds for each further request in flight; how much of an attempt's time is a queue, if that is certain.
         self._slope = self._queued = 0.0
-        # Time of the last response, or of the first byte since when responses are due; the next start in a silence.
-        self._quiet_since = self._probe_at = -math.inf
+        # Time of the last response, or of the first byte since when responses are due; the last start.
+        self._quiet_since = self._started_at = -math.inf
 
     def is_silent(self, now: float) -> bool:
         """Return True if responses are due for so long that the service counts as silent."""
         late = now - self._quiet_since - self.usual
-        if self.is_stalled or late <= GRANULARITY or not (self.unanswered and self.usual):
+        if self.is_stalled or late <= GRANULARITY or not self.usual:
             return self.is_stalled
         # The first of several responses comes earlier than a single one.
-        return late > (self.likely - self.usual) / self.unanswered
+        return late * self.unanswered > self.likely - self.usual
 
     def not_before(self, now: float, in_flight: int) -> float:
         """Return the time before which no request starts, with so many in flight."""
-        return self._probe_at if in_flight and self.is_silent(now) else now
+        if not self.is_silent(now):
+            return now
+        # Negative, so that a probe starts now, if none has in this silence.
+        quiet = self._started_at - self._quiet_since
+        return self._started_at + (quiet * PROBE_AFTER if in_flight else min(quiet, PACE))
 
     def needed(self, others_wait: bool) -> float:
         """Return the seconds that a call must have left to be begun.
@@ -82,32 +90,30 @@ class AttemptTimes:
 
     def started(self, now: float) -> None:
         """Note that a request starts. During a silence it is a probe."""
-        if self.is_silent(now):
-            self._probe_at = self._quiet_since + PROBE_AFTER * (now - self._quiet_since)
+        self._started_at = now
 
     def sent(self, now: float) -> Sent:
         """Note a call's first request byte."""
         if not (self.unanswered or self.is_stalled):
-            self._quiet_since, self._probe_at = now, -math.inf
+            self._quiet_since = now
         self.unanswered += 1
         return now, self.unanswered
 
     def ended(self, now: float, sent: Sent | None, status: int | None) -> None:
         """Note an attempt's end: its first byte, or None if it is not measured; and the response's status.
 
-        The status is None without a response.
+        The status is 0 if the service ended the attempt without a response, None if this client did.
         """
-        if status is not None:
-            self.is_stalled = False
-            self._quiet_since, self._probe_at = now, -math.inf
+        if status:
+            self.is_stalled, self._broken = False, 0
+            self._quiet_since = now
         if sent is None:
             return
         (began, crowd), usual = sent, self.usual
         seconds = now - began
-        if status is None and (self.is_silent(now) or not usual):
-            # Its time tells how long the silence lasts, not how long an attempt takes.
-            self.is_stalled = True
-        if (status is not None and status < 300) or not (self.is_stalled or seconds <= usual):
+        if not status:
+            self._lose(now, status == 0)
+        if (status and status < 300) or not (self.is_stalled or seconds <= usual):
             share = 2.0 / self.unanswered if self.unanswered > 2 else 1.0
             error, more = seconds - usual, crowd - self._crowd
             if usual:
@@ -121,6 +127,15 @@ class AttemptTimes:
             margin = DEVIATIONS * self._deviation
             self.usual, self.likely = usual, usual + (margin if margin > GRANULARITY else GRANULARITY)
         self.unanswered -= 1
+
+    def _lose(self, now: float, is_broken: bool) -> None:
+        """Note an attempt that ended unanswered. It may stall the client.
+
+        Then its time tells how long the silence lasts, not how long an attempt takes.
+        """
+        self._broken += is_broken
+        if self._broken >= self.unanswered or self.is_silent(now) or not self.usual:
+            self.is_stalled = True
 
     def _fit(self, usual: float, error: float, more: float, share: float) -> None:
         """Fit the line by least squares, as the mean is smoothed."""

@@ -62,6 +62,8 @@ def log_to_stderr(level: str | None) -> None:
 
 log_to_stderr(os.environ.get("PUSHSDK_LOG"))
 UNCONNECTED = frozenset({Failure.REFUSED, Failure.CONNECT_TIMEOUT})
+# The service ended the attempt without a response, or a gateway says so.
+BROKEN = frozenset({Failure.RESET, Failure.DISCONNECTED, Failure.UNREADABLE, Failure.OTHER, 502, 504})
 
 
 class RequestSender(msgspec.Struct, kw_only=True, eq=False):
@@ -293,11 +295,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if evidence.reused and status not in THROTTLES:
             seconds = now - flight.started
         sent, flight.sent = flight.sent, None
-        self.limiter.times.ended(now, sent, status)
+        self.limiter.times.ended(now, sent, 0 if (status or evidence.failure) in BROKEN else status)
         self.limiter.release(seconds, status is not None and status < 300, now)
 
     def _withdraw(self, request: ApiRequest) -> None:
-        """Forget an attempt's first byte that did not leave after all."""
+        """Forget an attempt's first byte: it did not leave after all, or another follows in the same slot."""
         flight = request.flight
         if flight is not None and flight.sent is not None:
             flight.sent = None
@@ -436,11 +438,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         """Return True if the key was refused, and the callables return another one, for all calls. Once per request."""
         if attempt.outcome is not REJECTED:
             return False
-        flight = request.flight
-        sent, flight.sent = flight.sent, None
-        self.limiter.times.ended(self.limiter.clock(), sent, attempt.status)
         if request.rekeyed:
             return False
+        self._withdraw(request)
         request.rekeyed = True
         return await rekey(request, self.timers, is_refused=True)
 

@@ -20,6 +20,7 @@ from support.fake_service import (
     idle,
     outcome_of,
     refused,
+    reset_before,
     start,
     titled,
     unreachable,
@@ -132,6 +133,15 @@ async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeou
     assert outcomes["UNKNOWN"] <= in_flight[-1] + one_attempt + math.log(timeout / mean, 4) + 5
     late = [send.outcome for send in ended if send.start > end + 2 * timeout]
     assert late.count("ACCEPTED") >= 0.98 * len(late) > 0
+
+
+@virtual
+async def test_a_service_that_breaks_all_requests_off_leaves_in_doubt_what_was_in_flight_and_probes():
+    # Virtual time begins at 1000.
+    service = FakeService(then=lambda _: answer() if now() > 1010.0 else random.choice([reset_before(), answer(502)]))
+    async with client_of(service) as client:
+        ended = await send_at_random(client, 100, 14)
+    assert sum(send.outcome != "ACCEPTED" for send in ended) < 35
 
 
 @asynccontextmanager
