@@ -208,7 +208,8 @@ class AdaptiveLimit:
             trust = min(1.0, refusals.accepted / FEWEST) ** 1.5 * sureness
             self._refusals = _Refusals(now, waited=refusals.pause, trust=trust)
             needed = self._known() / self.gap
-            limit = min(limit, needed * (1.0 + STEADY) + ROOM * math.sqrt(needed))
+            # The first answers, which may be all that tells the latency, are the fastest.
+            limit = min(limit, max(3.0, needed * (1.0 + STEADY) + ROOM * math.sqrt(needed)))
         else:  # an outage, a quota is used up for now, or nothing waits: that says nothing about the limit
             self.gap = min(1.0, gap / LEAST)
             refusals.guess(now, gap)
@@ -268,8 +269,8 @@ class AdaptiveLimit:
             # At least the latency just measured, as that had no queue.
             slots = max(slots * self._base / old, self._slots())
         self._period = min(LONGEST, 2.0 * self._period) if 0.8 < self._base / old < 1.25 else 1.0
-        self.limit = max(self.limit, min(int(slots), self._cap))
         self._set(now, slots, skips=True)
+        self.limit = int(self._goal)
 
     def _slots(self) -> float:
         """Return the slots that the answers had: if the limit is not reached, those in use."""

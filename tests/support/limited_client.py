@@ -69,19 +69,20 @@ class Pool:
 
 
 class Throttled:
-    """A service that decides half way if it throttles."""
+    """A service that decides half way if it throttles. ``latency``: seconds, or a function that draws them."""
 
     def __init__(self, service, latency):
         self._service = service
-        self._latency = latency
+        self._latency = latency if callable(latency) else lambda *_: latency
 
     def take(self, simulation, users, answer):
-        simulation.at(simulation.now + self._latency / 2, self._decide, simulation, answer)
+        half = self._latency(simulation.random, users) / 2
 
-    def _decide(self, simulation, answer):
-        accepted, retry_after = self._service.take(simulation.now)
-        reply = Reply() if accepted else Reply(429, retry_after)
-        simulation.at(simulation.now + self._latency / 2, answer, reply)
+        def decide():
+            accepted, retry_after = self._service.take(simulation.now)
+            simulation.at(simulation.now + half, answer, Reply() if accepted else Reply(429, retry_after))
+
+        simulation.at(simulation.now + half, decide)
 
 
 class BusyClient:
