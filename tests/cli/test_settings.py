@@ -159,7 +159,7 @@ def test_a_hostile_file_in_the_working_directory_changes_nothing(tmp_path, monke
         ({}, {"PUSHSDK_BASE_URL": ""}, "PUSHSDK_BASE_URL: base_url must be an absolute URL"),
         ({"api_key_file": "none"}, {}, "--api-key-file: can't read"),
         ({"api_key_command": "'"}, {}, "--api-key-command: must be a command"),
-        ({"api_key_command": "no-such-command-here"}, {}, "--api-key-command: can't run the command: No such file"),
+        ({"api_key_command": "/no-such-command"}, {}, "--api-key-command: can't run the command: No such file"),
         ({"api_key_command": "false"}, {}, "--api-key-command: the command failed with exit code 1"),
     ],
 )
