@@ -98,8 +98,8 @@ WRONG = [
     ),
     ("broadcast ids.txt --title x --run a.run --not-after 2126-11-29", "--not-after must be a time such as 18:00"),
     (
-        "broadcast ids.txt --title x --run a.run --not-after 2026-01-31T18:00+01:00",
-        "--not-after must be in the future; got 2026-01-31 ",
+        "broadcast ids.txt --title x --run a.run --not-after 2026-01-15T18:00+01:00",
+        "--not-after must be in the future; got 2026-01-1",
     ),
     ("broadcast ids.txt --title x --run a --processes 0", "for --processes"),
     ("broadcast ids.txt --title x --run a --processes 2 --exclude ids.txt", "the source has no users beside the "),
