@@ -7,7 +7,6 @@ date, a boolean) is a column error, an empty or NULL id a row error.
 import itertools
 import json
 import operator
-import os
 import re
 import tempfile
 from abc import ABC, abstractmethod
@@ -32,13 +31,13 @@ Connection: TypeAlias = "DuckDBPyConnection"
 VIEW = "pushsdk_audience"
 
 MEMORY = "150MB"
-# More do not help: Python fetches the results in one thread.
-THREADS = 2
 
 # A query reads local data only: no extension is downloaded, or loaded because of a path, no secret is read from the
 # user's home, and no Python variable is a table.
 SETTINGS: dict[str, Any] = {
     "memory_limit": MEMORY,
+    # More do not help: Python fetches the results in one thread.
+    "threads": 2,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
@@ -65,11 +64,12 @@ def duckdb_module() -> ModuleType:
 def connection() -> Iterator[Connection]:
     """Open an empty database in memory. It spills to a private folder, which is removed at the end."""
     duckdb = duckdb_module()
-    with tempfile.TemporaryDirectory(prefix="pushsdk-") as folder:
-        threads = min(THREADS, os.cpu_count() or 1)
-        with duckdb.connect(":memory:", config={**SETTINGS, "threads": threads, "temp_directory": folder}) as db:
-            db.execute("SET enable_progress_bar = false; SET lock_configuration = true")
-            yield db
+    with (
+        tempfile.TemporaryDirectory(prefix="pushsdk-") as folder,
+        duckdb.connect(":memory:", config={**SETTINGS, "temp_directory": folder}) as db,
+    ):
+        db.execute("SET enable_progress_bar = false; SET lock_configuration = true")
+        yield db
 
 
 @contextmanager
@@ -313,15 +313,14 @@ class ParquetFiles(DuckdbSource):
     _UNFIT = "damaged, or no Parquet file"
 
     def __init__(self, path: str, *, key: str) -> None:
-        self._path = list_files(path).pattern
-        super().__init__(self._path, key)
+        super().__init__(list_files(path).pattern, key)
 
     def description(self) -> str:
-        return list_files(self._path).description(self._key)
+        return list_files(self._name).description(self._key)
 
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
-        listing = list_files(self._path)
+        listing = list_files(self._name)
         with connection() as db:
             # Each file alone: DuckDB would unite a float and a text to a text.
             texts = {id_expression(part, self._key, shown_types(db)) for part in self._parts(db)}
@@ -337,7 +336,7 @@ class ParquetFiles(DuckdbSource):
         listing.check_unchanged()
 
     def _parts(self, db: Connection) -> Iterator[str]:
-        for path in list_files(self._path).paths:
+        for path in list_files(self._name).paths:
             with duckdb_errors(str(path), unfit=self._UNFIT):
                 _show(db, [path])
             yield str(path)
@@ -352,28 +351,38 @@ def _show(db: Connection, paths: Sequence[Path]) -> None:
 
 
 class ArrowTable(DuckdbSource):
-    """The rows in a table that has ``__arrow_c_stream__``."""
+    """The rows in a table that has ``__arrow_c_stream__``.
+
+    It has nothing but this method, too: DuckDB would read a known table with pyarrow.
+    """
 
     def __init__(self, table: Any, *, key: str) -> None:
+        name = f"the {type(table).__name__}"
+        if isinstance(table, duckdb_module().DuckDBPyRelation):
+            # Its Arrow stream has other types: half of UHUGEINT's values would be negative, a JSON text be quoted.
+            with duckdb_errors(name):
+                id_sql = id_expression(name, key, dict(zip(table.columns, map(str, table.types), strict=True)))
+                table = table.project(f"* REPLACE ({id_sql} AS {quoted(key)})")
         self._table = table
         # The rows at the first reading. Set by _opened.
         self._rows: int | None = None
-        super().__init__(f"the {type(table).__name__}", key)
+        super().__init__(name, key)
 
     def description(self) -> str:
         return f"a {type(self._table).__name__} in memory"
 
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
-        stream = _Stream(self._table, self._name)
+        # Set by __arrow_c_stream__. It quotes no value.
+        self._error: PushError | None = None
         with connection() as db, duckdb_errors(self._name):
             try:
-                db.register("pushsdk_stream", stream)
+                db.register("pushsdk_stream", self)
                 # Some DuckDB versions can read a stream only once.
                 db.execute(f"CREATE TEMP TABLE {VIEW} AS FROM pushsdk_stream")
             finally:
-                if stream.error is not None:
-                    raise stream.error from None
+                if self._error is not None:
+                    raise self._error from None
             [(rows,)] = db.execute(f"SELECT count(*) FROM {VIEW}").fetchall()
             if self._rows not in (None, rows):
                 raise ValidationError(
@@ -383,24 +392,14 @@ class ArrowTable(DuckdbSource):
             self._rows = rows
             yield db
 
-
-class _Stream:
-    """Nothing but the table's stream: DuckDB would read a known table with pyarrow."""
-
-    def __init__(self, table: Any, name: str) -> None:
-        self._table = table
-        self._name = name
-        # Set by __arrow_c_stream__. It quotes no value.
-        self.error: PushError | None = None
-
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         try:
             return self._table.__arrow_c_stream__(requested_schema)
         except ImportError:
-            self.error = ConfigurationError(f"{self._name} needs pyarrow for its Arrow stream: pip install pyarrow")
+            self._error = ConfigurationError(f"{self._name} needs pyarrow for its Arrow stream: pip install pyarrow")
             raise
         except Exception as error:
             kind = type(error).__name__
             fix = "is it read only once, or are a column's values of several types?"
-            self.error = ValidationError(f"{self._name}: its Arrow stream fails with {kind}: {fix}")
+            self._error = ValidationError(f"{self._name}: its Arrow stream fails with {kind}: {fix}")
             raise

@@ -5,6 +5,7 @@ Errors may show column names, never values.
 
 import glob
 import hashlib
+import itertools
 import os
 import re
 import stat
@@ -100,6 +101,10 @@ def deduplicated(
         counts.duplicates, counts.excluded = distinct.duplicates, distinct.excluded
 
 
+def unreadable(name: str, error: OSError) -> ValidationError:
+    return ValidationError(f"{printable(name)} can't be read: {error.strerror or type(error).__name__}")
+
+
 class PlainIds:
     """A source of ids without other columns. ``read`` begins a new reading."""
 
@@ -132,13 +137,13 @@ class FileListing(msgspec.Struct, frozen=True):
     """The absolute path or pattern."""
     paths: tuple[Path, ...]
     stamps: tuple[tuple[int, int], ...]
-    """Bytes and modification time of each file, in nanoseconds since the epoch; a named pipe has none."""
+    """Bytes and modification time of each file, in nanoseconds since the epoch; none if one is a named pipe."""
 
     def description(self, key: str) -> str:
         """Return the path, the id column unless it has the default name, and a part that changes when a file does."""
         size = sum(size for size, _ in self.stamps)
         name = printable(self.pattern, 1000) + ("" if key == "user_id" else f", {printable(key)}")
-        if len(self.paths) == 1 and str(self.paths[0]) == self.pattern:
+        if str(self.paths[0]) == self.pattern:
             seconds, rest = divmod(self.stamps[0][1], 10**9)
             modified = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
             return f"{name} ({size} bytes, modified {modified}.{rest:09}Z)"
@@ -161,29 +166,36 @@ _NO_FILE = (
 
 
 def _no_file(path: str, pattern: str) -> ValidationError:
-    why = "no file matches" if glob.has_magic(pattern) else "there is no file"
     fix = next((fix for sign, fix in _NO_FILE if re.search(sign, path)), "")
-    return ValidationError(Advice(f"{why} {printable(pattern)}", fix))
+    return ValidationError(Advice(f"there is no file {printable(pattern)}", fix))
+
+
+def _matches(pattern: str) -> list[str]:
+    """Return the paths that match. Raises OSError for a folder that can't be listed: glob leaves it out."""
+    if glob.has_magic(pattern):
+        for folder in filter(os.path.isdir, _matches(os.path.dirname(pattern))):
+            os.listdir(folder)
+    return sorted(glob.glob(pattern, recursive=True))
 
 
 def list_files(path: str) -> FileListing:
     """Return the file with that name, else the files that match it as a pattern (``*``, ``**``, ``?``, ``[...]``).
 
-    The files are sorted by name. Raises ValidationError if there is none.
+    The files are sorted by name. Raises ValidationError if there is none, or if one or its folder can't be read.
     """
     pattern = os.path.abspath(path)
-    name = printable(pattern)
-    if os.path.lexists(pattern):
-        paths = [pattern]
-    else:
-        paths = sorted(match for match in glob.glob(pattern, recursive=True) if os.path.isfile(match))
     try:
+        paths = [pattern]
+        if not os.path.lexists(pattern):
+            paths = [*itertools.filterfalse(os.path.isdir, _matches(pattern))]
         stats = list(map(os.stat, paths))
     except OSError as error:
-        raise ValidationError(f"{name} can't be read: {error.strerror}") from None
+        raise unreadable(error.filename, error) from None
     if not paths:
         raise _no_file(path, pattern)
-    if os.path.isdir(paths[0]):
+    if os.path.isdir(pattern):
+        name = printable(pattern)
         raise ValidationError(f"{name} is a folder: name the files in it, as {name}/*.parquet")
-    stamps = tuple((found.st_size, found.st_mtime_ns) for found in stats if not stat.S_ISFIFO(found.st_mode))
+    has_pipe = any(stat.S_ISFIFO(found.st_mode) for found in stats)
+    stamps = tuple((found.st_size, found.st_mtime_ns) for found in stats if not has_pipe)
     return FileListing(pattern, tuple(map(Path, paths)), stamps)

@@ -15,7 +15,7 @@ from typing import IO, Any
 import msgspec
 
 from pushsdk._audience.distinct import BATCH, ROWS, Row
-from pushsdk._audience.source import ReadCounts, list_files, missing_column, printable, sendable
+from pushsdk._audience.source import ReadCounts, list_files, missing_column, printable, sendable, unreadable
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.words import count
 
@@ -86,7 +86,7 @@ class TextFiles:
         self._key = key
         self._form = form
         self.is_file: bool = bool(listing and listing.stamps)
-        """False for a stream or a pipe, which can be read only once."""
+        """False for a stream, and if a file is a pipe: these can be read only once."""
         # Set when such a one is read.
         self._is_spent = False
         self.columns: list[str] = []
@@ -142,7 +142,7 @@ class TextFiles:
             try:
                 file = path.open("rb")
             except OSError as error:
-                raise _unreadable(str(path), error) from None
+                raise unreadable(str(path), error) from None
             with file:
                 yield str(path), file
         listing.check_unchanged()
@@ -157,7 +157,7 @@ def _lines(file: IO[bytes], context: ReadContext, longest: int = LONGEST_ROW) ->
         try:
             line = file.readline(longest + 1)
         except OSError as error:
-            raise _unreadable(context.name, error) from None
+            raise unreadable(context.name, error) from None
         if not line:
             return
         context.line += 1
@@ -177,10 +177,6 @@ def _check_text(line: str, context: ReadContext) -> None:
         raise context.error("holds a NUL character: is the file UTF-8 text?")
     if context.line <= 2 and "---" in line and not line.strip("+- \r"):
         raise context.error("the rule below a table's header: print ids alone (psql -At), or a CSV (psql --csv)")
-
-
-def _unreadable(name: str, error: OSError) -> ValidationError:
-    return ValidationError(f"{printable(name)} can't be read: {error.strerror or type(error).__name__}")
 
 
 def read_text(file: IO[bytes], context: ReadContext) -> Iterator[Any]:

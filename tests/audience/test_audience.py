@@ -63,14 +63,12 @@ def test_any_text_is_an_id_in_json_as_it_is(user):
         assert ids_of(audience) == [user]
 
 
-TOO_LONG = "longer than 64 KiB"
 OBJECT = "not a JSON object"
 BAD = [
     ("u.txt", b"a\nse\xffcret\nb\n", 2, "not UTF-8"),
     ("u.txt", b"a\n\nsec\0ret\n", 3, "holds a NUL"),
     ("u.txt", b"a\nsec\rret\r\n", 2, "end the lines with LF or CRLF"),
-    ("u.txt", b"a\n" + b"x" * 65_537 + b"\n", 2, TOO_LONG),
-    ("u.txt", "a\n\n" + "é" * 32_769 + "\nb\n", 3, TOO_LONG),
+    ("u.txt", "a\n\n" + "é" * 32_769 + "\nb\n", 3, "longer than 64 KiB"),
     ("u.txt", '{"user_id": "secret"}\n', 1, "a table or JSON, and each line is read as one id: save it as .csv or"),
     ("u.txt", "User ID|Name\nsecret|Ann\n", 1, "a table or JSON"),
     ("u.txt", " no | name \n----+------\n  7 | Ann\n", 2, "print ids alone (psql -At), or a CSV (psql --csv)"),
@@ -172,7 +170,6 @@ def test_a_failing_stream_is_a_validation_error():
     [
         (Audience, ["ann"], r'made by Audience\.read\("ids\.txt"\).*: write other ids to a file; got list'),
         (Audience.lines, io.StringIO("a\n"), "file must be a binary stream, for example .*; got StringIO"),
-        (Audience.lines, "users.csv", "file must be a binary stream, "),
         (Audience.query, 5, "sql must be a str; got 5$"),
     ],
 )
@@ -194,8 +191,6 @@ def test_a_pattern_reads_its_files_in_the_order_of_their_names(tmp_path):
     assert first.startswith(f"{tmp_path}/*.csv (2 files, 20 bytes, state ")
     os.utime(tmp_path / "b.csv", ns=(0, 10**18 + 1))
     assert audience.source != first, "the source changes with any of its files"
-    made(tmp_path, "b.csv", "user_id\n\n''\n\"\"\n")
-    assert refused(lambda: Audience.read(tmp_path / "*.csv")) == f"{tmp_path}/b.csv, line 4: user_id is empty"
 
 
 def test_the_field_size_limit_is_not_the_one_that_the_process_shares(tmp_path):
@@ -209,15 +204,16 @@ def test_the_field_size_limit_is_not_the_one_that_the_process_shares(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_named_pipe_is_read_once(tmp_path):
+@pytest.mark.parametrize("pattern", ["u.csv", "*.csv"])
+def test_a_named_pipe_is_read_once(tmp_path, pattern):
     path = tmp_path / "u.csv"
     os.mkfifo(path)
-    audience = Audience.read(path)
+    audience = Audience.read(tmp_path / pattern)
     writer = threading.Thread(target=path.write_text, args=("user_id\na\nb\n",), daemon=True)
     writer.start()
     assert ids_of(audience) == ["a", "b"]
     writer.join()
-    assert audience.source == str(path)
+    assert audience.source == f"{tmp_path}/{pattern}"
     with pytest.raises(ValidationError, match="can be read only once: save it to a file"):
         ids_of(audience)
 
@@ -226,11 +222,11 @@ def test_a_named_pipe_is_read_once(tmp_path):
     ("name", "text"),
     [
         ("nobody.csv", "there is no file "),
-        ("*.csv", "no file matches "),
+        ("*.csv", "there is no file "),
         ("folder.txt", "is a folder: name the files in it"),
         ("users.xlsx", "a file that ends in '.xlsx' can't be read: use .parquet, .txt, .csv"),
         ("nofile", "there is no file "),
-        ("dangling.txt", "can't be read: No such file or directory"),
+        ("dangling.*", "dangling.txt can't be read: No such file or directory"),
         ("no\x1b2J.txt", "there is no file "),
     ],
 )
@@ -241,6 +237,18 @@ def test_a_path_that_can_not_be_read_is_an_error_at_once(tmp_path, name, text):
     message = refused(lambda: Audience.read(tmp_path / name))
     assert text in message
     assert "\x1b" not in message
+
+
+def test_a_folder_that_can_not_be_listed_is_an_error(tmp_path, monkeypatch):
+    def denied(folder):
+        if folder.endswith("a/b"):
+            raise PermissionError(13, "Permission denied", folder)
+
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.setattr(os, "listdir", denied)
+    for pattern in ("a/*/*.csv", "**/*.csv", "*/*/u.csv"):
+        with pytest.raises(ValidationError, match="a/b can't be read: Permission denied"):
+            Audience.read(tmp_path / pattern)
 
 
 def test_a_file_without_permission_is_a_validation_error(tmp_path, monkeypatch):
