@@ -188,8 +188,12 @@ def read_text(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
             counts.blank += 1
             continue
         # A bar may be in ids, such as auth0|5f7c8.
-        if context.line == 1 and re.match(r'\{\s*"|(?i:(user|\w+[_ -])?id\|[a-z_ |-]+$)', user):
-            raise context.error("a table or JSON, and each line is read as one id: save it as .csv or .jsonl")
+        if context.line == 1 and re.match(
+            r'\{\s*"|(?i:<(!doctype|html|\?xml)\b|(user|\w+[_ -])?id\|[a-z_ |-]+$)', user
+        ):
+            raise context.error(
+                "a table, JSON or a web page, and each line is read as one id: save a table as .csv, JSON as .jsonl"
+            )
         if "\r" in user:
             raise context.error("holds a carriage return: end the lines with LF or CRLF")
         counts.padded += line.removesuffix("\r") != user

@@ -227,7 +227,6 @@ def test_a_value_without_a_form_in_json_is_an_error_with_its_place(value, text):
         "SELECT 1 AS user_id; SELECT 2",
         "COPY (SELECT 1) TO 'stolen.csv'",
         "CREATE TABLE a (i INTEGER)",
-        "ATTACH 'other.db'",
         "LOAD httpfs",
         "UPDATE EXTENSIONS",
     ],
