@@ -177,13 +177,11 @@ DEADLINES = [
     ),
     Bug(
         "a call that is short of time takes its whole batch along",
-        "_io.batch_sender:BatchSender.drop_late",
+        "_io.batch_sender:BatchSender.drop",
         """
-            earliest = self._sender.limiter.clock() + self._sender.limiter.needs()
-            if all(unit.deadline >= earliest for unit in request.part.units):
-                return True
-            request.failure = Failure.NO_TIME
-            return False
+            if any(unit.deadline <= due for unit in request.part.units):
+                due = math.inf
+            original(self, request, due)
         """,
         "tests/io/test_overload.py::test_only_the_calls_that_are_short_of_time_leave_a_batch_while_it_connects",
     ),
@@ -431,11 +429,27 @@ CANCELLATION = [
         "one cancelled call cancels the others in its batch",
         "_io.queue:SendQueue.cancel",
         """
-            if call.batch is not None and call.batch.state is SENDING:
+            if call.batch is not None and not call.batch.is_waiting:
                 return self.batch_sender.cancel(call.batch)
             return original(self, call)
         """,
         "tests/io/test_cancellation.py tests/faults/test_cancelled.py",
+    ),
+    Bug(
+        "a cancelled call takes part in its request's retry",
+        "_io.batch_sender:_without",
+        """
+            if due < 0:
+                return part
+            return original(left, due, part, verdict)
+        """,
+        "tests/io/test_cancellation.py",
+    ),
+    Bug(
+        "a request that its callers have left in flight waits for its retry",
+        "_io.batch_sender:BatchRequest.is_wanted",
+        "return limiter is None or original(self, limiter)",
+        "tests/io/test_cancellation.py",
     ),
     Bug(
         "a cancelled task ends before its request",

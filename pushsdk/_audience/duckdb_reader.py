@@ -112,8 +112,6 @@ def check_select(db: Connection, sql: str) -> None:
 _INTEGER = r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?"
 _ID_SQL = {
     r"VARCHAR": "{0}",
-    # DuckDB's Arrow stream has this type for UHUGEINT, with other values beyond its digits.
-    r"DECIMAL\(38,0\)": f"CASE WHEN abs(CAST({{0}} AS HUGEINT)) < {10**38} THEN CAST({{0}} AS VARCHAR) END",
     rf'{_INTEGER}|BIGNUM|VARINT|UUID|ENUM\(.*\)|DECIMAL\(\d+,0\)|"NULL"': "CAST({0} AS VARCHAR)",
     # A JSON value may have any type: texts and integers are ids.
     r"JSON": "CASE WHEN json_type({0}) = 'VARCHAR' OR regexp_full_match(CAST({0} AS VARCHAR), '-?[0-9]+') "
@@ -121,9 +119,8 @@ _ID_SQL = {
 }
 # The problem with an id; ``value`` is the column as JSON.
 _PROBLEM = """
-CASE WHEN id = '' THEN 'empty' WHEN coalesce(json_type(value), 'NULL') = 'NULL' THEN 'NULL'
-WHEN kind = 'JSON' THEN 'JSON of type ' || json_type(value) || ': a text or an integer is needed'
-ELSE 'beyond the digits of its type: cast UHUGEINT to VARCHAR in DuckDB' END
+CASE WHEN id = '' THEN 'empty' WHEN json_type(value) <> 'NULL'
+THEN 'JSON of type ' || json_type(value) || ': a text or an integer is needed' ELSE 'NULL' END
 """
 # Advice for other column types.
 _ID_FIXES = {
@@ -301,8 +298,7 @@ class DuckdbSource(ABC):
         key = printable(self._key, 60)
         for part in self._parts(db):
             columns = f"{id_expression(part, self._key, shown_types(db))} AS id, to_json({quoted(self._key)}) AS value"
-            kind = f"typeof({quoted(self._key)}) AS kind"
-            rows = f"(SELECT row_number() OVER () AS number, {columns}, {kind} FROM {VIEW})"
+            rows = f"(SELECT row_number() OVER () AS number, {columns} FROM {VIEW})"
             first = f"SELECT number, {_PROBLEM} FROM {rows} WHERE coalesce(id, '') = '' ORDER BY number LIMIT 1"
             for number, problem in db.execute(first).fetchall():
                 return ValidationError(f"{printable(part)}, row {number}: {key} is {problem}")

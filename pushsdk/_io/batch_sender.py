@@ -7,8 +7,9 @@ no cancelled caller takes the others along. The core decides on splits (``_core.
 import asyncio
 import itertools
 import logging
+import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -20,7 +21,17 @@ from pushsdk._core.body import push_body
 from pushsdk._core.events import RequestSplit
 from pushsdk._core.learned_sizes import LearnedSizes
 from pushsdk._core.operations import PUSH
-from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Failure, Outcome, Verdict, mutable, verdict_of
+from pushsdk._core.outcome import (
+    ACCEPTED,
+    OUT_OF_TIME,
+    REJECTED,
+    Attempt,
+    Failure,
+    Outcome,
+    Verdict,
+    mutable,
+    verdict_of,
+)
 from pushsdk._core.policy import Batching
 from pushsdk._core.splitting import BatchPart, CallPart, MessageRecord, Rejected, Splitter, within
 from pushsdk._core.words import count
@@ -31,7 +42,7 @@ from pushsdk._io.sender import RequestSender
 
 logger = logging.getLogger("pushsdk")
 End = Callable[[BatchPart, Verdict], Awaitable[None]]
-IsLate = Callable[[Call | CallPart], bool]
+Left = dict[Call | CallPart, Verdict]
 _MAX_MESSAGES = 256
 _CANCELLED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED)
 
@@ -54,12 +65,8 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
     def is_collapsible(self) -> bool:
         return self.options.policy.unknown == "retry_if_collapsible" and wire.is_collapsible(self.content.message)
 
-    def has_time(self) -> bool:
-        # Without a key nothing is sent, and the reason for that is the better answer.
-        return isinstance(self.key, NoKey) or bool(self.owner.drop_late(self))
-
     async def prepare(self) -> bytes | None:
-        body = self.body if self.has_time() else None
+        body = self.body if self.is_wanted(self.owner.limiter) else None
         if body is not None and self.claim is not None:
             body = await super().prepare()
         if body is not None:
@@ -74,6 +81,16 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
         if self.claim is not None:
             self.claim.settle(verdict_of((*self.attempts, attempt), self.evidence))
 
+    def is_wanted(self, limiter: Any = None) -> bool:
+        due = -math.inf
+        # Without a key nothing is sent, and the reason for that is the better answer.
+        if limiter is not None and not isinstance(self.key, NoKey):
+            due = limiter.likely_end(self.options.timeout.attempt)
+        self.owner.drop(self, due)
+        if not self.part.units:
+            self.failure = Failure.NO_TIME
+        return self.failure is None
+
 
 class BatchSender:
     """A sender for batches that have a slot."""
@@ -82,6 +99,8 @@ class BatchSender:
         self, sender: RequestSender, pending: PendingCalls, batches: Batches, *, sizes: LearnedSizes, batching: Batching
     ) -> None:
         self._sender = sender
+        #: The client's limiter, for its requests.
+        self.limiter = sender.limiter
         self._pending = pending
         self._batches = batches
         self._sizes = sizes
@@ -174,7 +193,7 @@ class BatchSender:
             batch.entry.close()
         if batch.has_slot:
             batch.has_slot = False
-            self._sender.limiter.release()
+            self.limiter.release()
         if batch.is_waiting:
             self._batches.close(batch)
         # The calls refer to the batch, and neither is known to the cycle collector.
@@ -193,7 +212,7 @@ class BatchSender:
             except Exception:  # noqa: BLE001 - logged there
                 self._pending.fail(batch.units)
             except BaseException:  # cancelled, or a callable exits
-                self._cancel_rest(batch)
+                self.leave(batch, math.inf, Failure.CANCELLED)
                 raise
             finally:
                 if span is not None:
@@ -212,56 +231,45 @@ class BatchSender:
             request.part = BatchPart.of(batch.units)
         await self._send(batch, request, partial(self._end, batch))
 
-    def _cancel_rest(self, batch: Batch) -> None:
-        """End the users that a task leaves: the attempts so far tell their outcome."""
-        for request in batch.requests:
-            request.failure = request.failure or Failure.CANCELLED
-            self._pending.settle_part(request.part, request.verdict())
-        for splitter in batch.splitters:
-            for part, verdict in splitter.rest():
-                self._pending.settle_part(part, msgspec.structs.replace(verdict, failure=Failure.CANCELLED))
+    def leave(self, batch: Batch, due: float = -math.inf, reason: Failure = Failure.NO_TIME) -> None:
+        """End the batch's calls that have left, wherever no attempt may reach the service. See ``drop``.
 
-    def drop_late(self, request: BatchRequest) -> bool:
-        """End a request's calls whose time is short. Return False if no call is left."""
-        limiter = self._sender.limiter
-        earliest = limiter.clock() + limiter.needs(request.options.timeout.attempt)
-        self._drop(request, lambda unit: unit.deadline < earliest)
-        if not request.part.units:
-            request.failure = Failure.NO_TIME
-        return request.failure is None
-
-    def leave(self, batch: Batch, calls: Set[Call]) -> None:
-        """End expired calls wherever no attempt may reach the service: the attempts so far tell their outcome."""
-
-        def is_late(unit: Call | CallPart) -> bool:
-            return unit.call in calls
-
+        A batch without other calls is cancelled.
+        """
         for request in batch.requests:
             if request.flight is None or request.flight.sent is None:
-                if request.claim is not None:
-                    request.claim.leave(calls)
-                self._drop(request, is_late)
+                self.drop(request, due, reason)
+        left: Left = {}
         for splitter in batch.splitters:
-            splitter.narrow(partial(self._in_time, is_late))
+            splitter.narrow(partial(_without, left, due))
+        self._end_left(left, reason)
+        if not any(call.unsettled for call in batch.units):
+            self.cancel(batch)
 
-    def _drop(self, request: BatchRequest, is_late: IsLate) -> None:
-        if any(map(is_late, request.part.units)):
-            request.part = in_time = self._in_time(is_late, request.part, request.verdict())
-            request.body = push_body(in_time.ids, request.content.message, request.content.custom_fields)
+    def drop(self, request: BatchRequest, due: float, reason: Failure = Failure.NO_TIME) -> None:
+        """End the request's calls that nobody waits for, or that have a deadline until ``due``.
 
-    def _in_time(self, is_late: IsLate, part: BatchPart, verdict: Verdict) -> BatchPart:
-        """Return the part without its late units, which end with the verdict so far."""
-        reason = self._sender.limiter.reason_for(Failure.NO_TIME)
-        for unit in filter(is_late, part.units):
-            self._pending.settle(unit.call, unit.users, msgspec.structs.replace(verdict, failure=reason))
-            if not verdict.attempts:
+        The attempts so far tell their outcome.
+        """
+        left: Left = {}
+        part = request.part = _without(left, due, request.part, request.verdict())
+        if left:
+            request.body = push_body(part.ids, request.content.message, request.content.custom_fields)
+            if request.claim is not None:
+                request.claim.leave(part)
+        self._end_left(left, reason)
+
+    def _end_left(self, left: Left, reason: Failure) -> None:
+        """End the calls after they have left their requests, as ``on_event`` may cancel others."""
+        reason = self.limiter.reason_for(reason)
+        for unit, verdict in left.items():
+            if reason in OUT_OF_TIME and not (verdict.attempts or unit.call.future.done()):
                 self._sender.note_not_begun(len(unit.users), unit.deadline, reason)
-        return BatchPart.of([*itertools.filterfalse(is_late, part.units)], part.history)
+            self._pending.settle(unit.call, unit.users, msgspec.structs.replace(verdict, failure=reason))
 
     def note_sent(self, request: BatchRequest) -> None:
         """Note an attempt's first byte."""
-        limiter, flight = self._sender.limiter, request.flight
-        flight.sent = limiter.times.sent(limiter.clock())
+        request.flight.sent = self.limiter.times.sent(self.limiter.clock())
 
     async def _end(self, batch: Batch, whole: BatchPart, verdict: Verdict) -> None:
         if verdict.outcome is REJECTED and verdict.status in self._split_on:
@@ -361,6 +369,13 @@ class BatchSender:
             owner=self,
             content=content,
         )
+
+
+def _without(left: Left, due: float, part: BatchPart, verdict: Verdict) -> BatchPart:
+    """Return the part without its units that have left. Adds them to ``left``. See ``BatchSender.drop``."""
+    late = {unit: verdict for unit in part.units if unit.deadline <= due or unit.call.future.done()}
+    left.update(late)
+    return BatchPart.of([*itertools.filterfalse(late.__contains__, part.units)], part.history) if late else part
 
 
 def _tally(calls: Iterable[Call]) -> Mapping[Outcome, int]:

@@ -35,8 +35,10 @@ async def _until_end(lifetime: ref["Lifetime"], engine: Engine) -> AsyncGenerato
             if (own := lifetime()) is not None:
                 own.__del__()
             engine.timers.fail(Failure.CLOSED)
-            await engine.work.idle(0.1)
-            await engine.transport.close()
+            try:
+                await engine.work.idle(0.1)
+            finally:
+                await engine.transport.close()
 
 
 class Lifetime:

@@ -134,14 +134,14 @@ class ConcurrencyLimiter:
         self.rate_limiter.refund(users)
         self.release()
 
-    def needs(self, attempt: float | None) -> float:
-        """Return the seconds that a call must have left to be begun; infinite if its attempt usually takes too long.
+    def likely_end(self, attempt: float | None) -> float:
+        """Return the time before which a call's attempt is likely not to end; infinite if it usually takes too long.
 
-        ``attempt`` is the attempt's timeout.
+        ``attempt`` is the attempt's timeout. A call whose deadline is not later is not begun.
         """
         if attempt is not None and self.times.needed(False) > attempt:
             return math.inf
-        return self.times.needed(bool(self._queue))
+        return self.clock() + self.times.needed(bool(self._queue))
 
     def reason_for(self, failure: Failure) -> Failure:
         """Return why a call waited for its slot until its time was short; for other failures these."""

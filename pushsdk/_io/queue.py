@@ -8,7 +8,6 @@ a slot is sent by ``batch_sender``.
 import asyncio
 import functools
 import math
-from collections.abc import Set
 from contextvars import copy_context
 from operator import attrgetter
 from typing import Any
@@ -169,18 +168,18 @@ class SendQueue:
 
     async def unwind(self, call: Call, error: BaseException) -> None:
         """Cancel a call whose task ends, wait for its request's end, and note the outcome at the error."""
-        if (task := self.cancel(call)) is not None:
-            while not task.done():
-                try:
-                    await asyncio.wait([task])
-                except asyncio.CancelledError:
-                    task.cancel()
+        task = self.cancel(call)
+        while task is not None and not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                task.cancel()
         error.add_note(self.pending.note(call))
 
     def cancel(self, call: Call) -> asyncio.Task[None] | None:
-        """Remove a call whose caller was cancelled. Returns the task that ends its request, unless others share that.
+        """Remove a call whose caller was cancelled. Returns the task that ends its request, unless others need that.
 
-        If a request is in flight, its end is reported later.
+        If an attempt for others, too, is in flight, its end is reported later.
         """
         batch, call.abandoned = call.batch, True
         if not call.unsettled:
@@ -190,7 +189,9 @@ class SendQueue:
             self.pending.settle(call, unsettled(call), self._not_sent(Failure.CANCELLED))
         elif batch.is_waiting:
             self.leave(call, batch, Failure.CANCELLED)
-        elif len(batch.units) == 1:
+        elif any(other.unsettled for other in batch.units if other is not call):
+            self.batch_sender.leave(batch)
+        else:
             return self.batch_sender.cancel(batch)
         return None
 
@@ -289,23 +290,22 @@ class SendQueue:
 
     def _drop_late(self, batch: Batch) -> None:
         """Remove the calls whose time is short, or that were cancelled."""
-        needed = self._limiter.needs(batch.content.options.timeout.attempt)
-        batch.entry.fail(Failure.NO_TIME, before=self._limiter.clock() + needed)
+        batch.entry.fail(Failure.NO_TIME, before=self._limiter.likely_end(batch.content.options.timeout.attempt))
         for call in [call for call in batch.units if call.future.done()]:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)
 
-    def abandon(self, batch: Batch, calls: Set[Call], turns: int = TURNS_TO_UNWIND) -> None:
-        """Wake a batch's calls whose deadline has expired, after so many loop turns.
+    def abandon(self, batch: Batch, due: float, turns: int = TURNS_TO_UNWIND) -> None:
+        """Wake a batch's calls with a deadline until then, after so many loop turns.
 
         The request may end with these calls: then its verdict arrives within the turns.
         """
         if turns:
-            self._loop.call_soon(self.abandon, batch, calls, turns - 1)
+            self._loop.call_soon(self.abandon, batch, due, turns - 1)
             return
-        self.batch_sender.leave(batch, calls)
-        for call in calls:
-            if not call.future.done():
+        self.batch_sender.leave(batch, due)
+        for call in batch.units:
+            if call.deadline <= due and not call.future.done():
                 call.future.set_result(None)
 
     def _fail(self, batch: Batch) -> None:
@@ -387,9 +387,9 @@ class QueuedBatch:
             return
         self.include(min([call.deadline for call in batch.units if call.deadline > due], default=math.inf))
         if not batch.is_waiting:
-            self._queue.abandon(batch, {call for call in batch.units if call.deadline <= due})
+            self._queue.abandon(batch, due)
         else:
-            self.fail(reason, before=math.nextafter(due, math.inf))
+            self.fail(reason, before=due)
 
     def close(self) -> None:
         """Leave the timer wheel: no caller waits any more, or its request has the deadline."""
@@ -414,7 +414,7 @@ class QueuedBatch:
     def fail(self, reason: Failure, *, before: float) -> None:
         batch = self._batch
         if batch.is_waiting:
-            for call in [call for call in batch.units if call.deadline < before or before == math.inf]:
+            for call in [call for call in batch.units if call.deadline <= before]:
                 # Done if it was cancelled, perhaps by ``on_event`` for another.
                 if not call.future.done():
                     self._queue.leave(call, batch, reason)

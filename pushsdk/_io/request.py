@@ -93,8 +93,8 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
         """Return the body to send, as a ``Claim`` does."""
         return self.body
 
-    def has_time(self) -> bool:
-        """Return True if the request can be answered before its deadline."""
+    def is_wanted(self, limiter: Any = None) -> bool:
+        """Return True if a caller still waits for another attempt; with a limiter, also if its time is long enough."""
         return True
 
     def settle(self, attempt: Attempt) -> None:

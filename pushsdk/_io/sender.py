@@ -238,7 +238,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         users = request.users
         if not has_slot:
             await self._take_slot(request)
-        if request.failure is None and not request.has_time():
+        if request.failure is None and not request.is_wanted(self.limiter):
             self.limiter.give_back(users)
         return request.failure is None
 
@@ -276,8 +276,10 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 if failure is Failure.STALE and self._may_replace(request):
                     continue
                 self.note(request, attempt)
-                if attempt.status != 401 or not await self._has_other_key(request, attempt):
-                    return attempt.outcome is ACCEPTED
+                if attempt.outcome is ACCEPTED:
+                    return True
+                if not (request.is_wanted() and attempt.status == 401 and await self._has_other_key(request, attempt)):
+                    break
             return False
         finally:
             self.end_span(request)

@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Set
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 import msgspec
@@ -219,12 +219,12 @@ class KeyedClaim:
                 request.entry.withdraw(request)
         self._verdict = verdict
 
-    def leave(self, calls: Set[Call]) -> None:
-        """Release the users in calls that leave the request before its first byte."""
-        claims = self._claims
-        self._claims = [claim for claim in claims if claim[0].call in calls]
+    def leave(self, part: BatchPart) -> None:
+        """Release the users in calls that have left the request before its first byte. This is its part now."""
+        claims, units = self._claims, {*part.units}
+        self._claims = [claim for claim in claims if claim[0] not in units]
         self.settle(self._verdict)
-        self._claims = [claim for claim in claims if claim[0].call not in calls]
+        self._claims = [claim for claim in claims if claim[0] in units]
 
     def _request(self, unit: Call | CallPart) -> ClaimRequest:
         keyed: KeyedCall = unit.call.claims

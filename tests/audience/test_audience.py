@@ -110,7 +110,7 @@ def test_a_bad_line_is_an_error_with_its_number(tmp_path, name, content, line, t
 # -- counts and columns -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("depth", [89, 91])
+@pytest.mark.parametrize("depth", [89, 91, 900])
 def test_fields_nested_deeper_than_can_be_sent_are_refused(tmp_path, depth):
     nested = "[" * depth + "1" + "]" * depth
     audience = Audience.read(made(tmp_path, "u.jsonl", f'{{"user_id": "a", "x": {nested}}}'))

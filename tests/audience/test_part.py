@@ -55,6 +55,7 @@ def test_a_part_has_another_name_and_can_be_parted_again(tmp_path):
     ("index", "of", "text"),
     [
         (2, 2, "index must be a whole number from 0 to 1; got 2"),
+        (-1, 2, "index must be a whole number from 0 to 1; got -1"),
         (0, 0, "of must be a whole number, 1 or more; got 0"),
     ],
 )

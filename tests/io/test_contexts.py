@@ -109,7 +109,7 @@ async def test_a_write_that_raises_is_unknown_and_loses_no_connection(monkeypatc
         (Batches, "open"),
         (ConcurrencyLimiter, "try_acquire"),
         (ConcurrencyLimiter, "enqueue"),
-        (ConcurrencyLimiter, "needs"),
+        (ConcurrencyLimiter, "likely_end"),
         (QueuedBatch, "__init__"),
     ],
 )

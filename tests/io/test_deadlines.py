@@ -62,6 +62,7 @@ async def test_a_call_that_joins_later_ones_in_line_ends_at_its_own_deadline():
         assert now() == pytest.approx(before + 5.0, abs=GRACE)
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
 @pytest.mark.parametrize(
     ("behavior", "asking", "outcome", "attempts"),
     [
@@ -72,8 +73,8 @@ async def test_a_call_that_joins_later_ones_in_line_ends_at_its_own_deadline():
     ],
 )
 @virtual
-async def test_a_call_that_expires_before_its_shared_request_is_not_in_doubt_while_nothing_is_in_flight(
-    behavior, asking, outcome, attempts
+async def test_a_call_that_ends_before_its_shared_request_is_not_in_doubt_while_nothing_is_in_flight(
+    behavior, asking, outcome, attempts, is_cancelled
 ):
     async def api_key():
         # Once for each call, and again after a response.
@@ -81,14 +82,24 @@ async def test_a_call_that_expires_before_its_shared_request_is_not_in_doubt_whi
         return "new" if service.requests else "old"
 
     service = FakeService(behavior)
-    options = {"batching": Batching(linger=3.0), "retry": RetryPolicy.safe(throttle_delay=3.0), "timeout": 5.0}
+    events = []
+    options = {
+        "on_event": events.append,
+        "batching": Batching(linger=3.0),
+        "retry": RetryPolicy.safe(throttle_delay=3.0),
+        "timeout": 5.0,
+    }
     async with client_of(service, api_key=api_key, **options) as client:
         before, early = now(), start(client.send("early", MESSAGE))
         await asyncio.sleep(2.9)
         later = start(client.send("later", MESSAGE))
+        if is_cancelled:
+            await asyncio.sleep(2.0)
+            early.cancel()
         error = await outcome_of(early)
-        assert now() == pytest.approx(before + 5.0, abs=GRACE)
-        assert (error.outcome, len(error.attempts), error.user_ids) == (outcome, attempts, ("early",))
+        end = events[-1] if is_cancelled else error
+        assert is_cancelled or now() == pytest.approx(before + 5.0, abs=GRACE)
+        assert (end.outcome, len(end.attempts), end.user_ids) == (outcome, attempts, ("early",))
         assert (await later).users == 1
         assert idle(client)
     assert "early" not in service.sent[-1]

@@ -277,29 +277,6 @@ async def never():
     return await asyncio.get_running_loop().create_future()
 
 
-@virtual
-async def test_a_submitted_call_that_is_cancelled_as_its_key_arrives_is_not_sent():
-    service = FakeService()
-    keys = asyncio.get_running_loop().create_future()
-
-    async def key():
-        return await asyncio.shield(keys)
-
-    async with client_of(service, api_key=key) as client:
-        for rounds in range(6):
-            keys = asyncio.get_running_loop().create_future()
-            future = client.submit("a", MESSAGE)
-            await turns()
-            keys.set_result("key")
-            await turns(rounds)
-            sent = len(service.requests)
-            future.cancel()
-            await asyncio.sleep(1.0)
-            assert len(service.requests) == sent
-            service.requests.clear()
-        assert idle(client)
-
-
 async def test_the_debug_mode_of_asyncio_logs_no_key(caplog):
     async def key():
         await asyncio.sleep(0)

@@ -352,11 +352,6 @@ def judge(records, service, abandoned):
         for user in record.users:
             final = outcomes.get(user)
             tries = attempts
-            assert final is not Outcome.UNKNOWN or any(
-                user in request.user_ids
-                and (request.evidence.status not in REFUSALS or record.ended < request.ended + GRACE)
-                for request in service.written
-            ), "in doubt, and nothing was in flight"
             if user in ends:
                 assert record.cancelled or (final, result.outcome) != (Outcome.ACCEPTED, Outcome.ACCEPTED)
                 assert final in (None, Outcome.UNKNOWN, ends[user].outcome), "its end is not what its caller was told"
@@ -367,8 +362,13 @@ def judge(records, service, abandoned):
                 final = Outcome.NOT_SENT
             elif final is Outcome.UNKNOWN and user not in SHARED_USERS:
                 assert attempts, "unknown by nothing that was tried"
+            requests = [request for request in service.written if user in request.user_ids]
+            assert final is not Outcome.UNKNOWN or any(
+                request.evidence.status not in REFUSALS or record.ended < request.ended + GRACE for request in requests
+            ), "in doubt, and nothing was in flight"
             if user not in SHARED_USERS:
                 finals[user] = final
+                assert not record.cancelled or all(request.started <= record.ended for request in requests)
             key = (user, record.title)
             least[key] += final is Outcome.ACCEPTED
             if user in SHARED_USERS and final in (None, Outcome.UNKNOWN):
