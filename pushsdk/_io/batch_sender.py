@@ -5,7 +5,6 @@ no cancelled caller takes the others along. The core decides on splits (``_core.
 """
 
 import asyncio
-import itertools
 import logging
 import math
 from collections import Counter
@@ -44,7 +43,6 @@ logger = logging.getLogger("pushsdk")
 End = Callable[[BatchPart, Verdict], Awaitable[None]]
 Left = dict[Call | CallPart, Verdict]
 _MAX_MESSAGES = 256
-_CANCELLED = Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED)
 
 
 @mutable
@@ -66,9 +64,9 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
         return self.options.policy.unknown == "retry_if_collapsible" and wire.is_collapsible(self.content.message)
 
     async def prepare(self) -> bytes | None:
-        body = self.body if self.is_wanted(self.owner.limiter) else None
-        if body is not None and self.claim is not None:
-            body = await super().prepare()
+        if not self.is_wanted(self.owner.limiter):
+            return None
+        body = self.body if self.claim is None else await super().prepare()
         if body is not None:
             self.owner.note_sent(self)
         return body
@@ -180,7 +178,7 @@ class BatchSender:
                 self._pending.settle_part(request.part, self._sender.give_up(request))
             else:
                 self._sender.end_span(request)
-        self._pending.settle_rest(batch.units, _CANCELLED)
+        self._pending.settle_rest(batch.units, Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED))
         self.finish(batch)
 
     def _fail(self, batch: Batch) -> None:
@@ -209,12 +207,14 @@ class BatchSender:
         with self._sender.work.including(batch):
             try:
                 await self._send_batch(batch)
-            except Exception:  # noqa: BLE001 - logged there
-                self._pending.fail(batch.units)
-            except BaseException:  # cancelled, or a callable exits
+            except asyncio.CancelledError:
                 self.leave(batch, math.inf, Failure.CANCELLED)
                 raise
+            except Exception:  # noqa: BLE001 - logged there
+                self._pending.fail(batch.units)
             finally:
+                # An exit may come between an answer and its attempt: nothing is proven.
+                self._pending.settle_rest(batch.units, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CANCELLED))
                 if span is not None:
                     span.end(_tally(batch.units))
                 self.finish(batch)
@@ -375,12 +375,13 @@ def _without(left: Left, due: float, part: BatchPart, verdict: Verdict) -> Batch
     """Return the part without its units that have left. Adds them to ``left``. See ``BatchSender.drop``."""
     late = {unit: verdict for unit in part.units if unit.deadline <= due or unit.call.future.done()}
     left.update(late)
-    return BatchPart.of([*itertools.filterfalse(late.__contains__, part.units)], part.history) if late else part
+    return BatchPart.of([unit for unit in part.units if unit not in late], part.history) if late else part
 
 
 def _tally(calls: Iterable[Call]) -> Mapping[Outcome, int]:
     """Return the number of users by outcome."""
     tally: Counter[Outcome] = Counter()
-    for users, verdict in itertools.chain.from_iterable(call.parts for call in calls):
-        tally[verdict.outcome] += len(users)
+    for call in calls:
+        for users, verdict in call.parts:
+            tally[verdict.outcome] += len(users)
     return tally

@@ -76,7 +76,7 @@ class PendingCalls:
         if others:
             self.settle(call, others, Verdict(outcome=Outcome.NOT_SENT, failure=Failure.NOT_LISTED))
         if call.unsettled:
-            call.users = tuple(filter(only_users.__contains__, call.users))
+            call.users = unsettled(call)
             call.ids = encode_user_ids(call.users)
         return call.unsettled > 0
 
@@ -120,7 +120,7 @@ class PendingCalls:
     def report(self, event: SendAbandoned) -> None:
         """Log an abandoned send's end, keep it for the DrainReport, and pass it to ``on_event``."""
         is_news = event.outcome is Outcome.UNKNOWN and self._emit is None and not self._has_warned
-        self._has_warned = self._has_warned or is_news
+        self._has_warned |= is_news
         level = logging.WARNING if is_news else logging.INFO
         self.abandoned.append(event)
         users = count(len(event.user_ids))

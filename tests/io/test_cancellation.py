@@ -228,9 +228,3 @@ def test_a_request_in_flight_that_an_exit_ends_is_unknown():
         sys.exit()
 
     assert stats_after_exit(FakeService(then=leave)).unknown == 2
-
-
-def test_a_key_callable_that_exits_before_a_retry_leaves_the_outcome_so_far():
-    keys = iter(["key"])
-    service = FakeService(answer(429))
-    assert stats_after_exit(service, api_key=lambda: next(keys, "") or sys.exit()).rejected == 2
