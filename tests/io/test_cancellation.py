@@ -200,6 +200,7 @@ async def test_an_event_may_cancel_other_submitted_sends_whose_deadline_expires_
     async with client_of(service, limits=Limits(in_flight=1), on_event=on_event, timeout=1.0) as client:
         busy = start(client.send("busy", OTHER, timeout=5.5))
         await turns()
+        client.submit("gone", MESSAGE).cancel()
         futures += [client.submit(user, titled(number // 2)) for number, user in enumerate("abcd")]
         await asyncio.wait(futures)
         await busy
