@@ -161,14 +161,15 @@ def id_expression(name: str, key: str, types: Mapping[str, str]) -> str:
     Raises ValidationError if there is no such column, or if its type can't hold ids.
     """
     kind = types.get(key)
-    # DuckDB ignores case, and numbers the later columns with a name.
-    if second := re.search(rf"(?im)^{re.escape(key)}_\d+$", "\n".join(types)):
-        raise ValidationError(
-            f"{printable(name)}: {printable(second[0], 60)} may be a second {printable(key, 60)}: leave it out, or "
-            "rename it"
-        )
     if kind is None:
         raise missing_column(name, key, list(types))
+    # DuckDB ignores case, and numbers a second column with a name.
+    second = f"{key}_1"
+    if second.lower() in map(str.lower, types):
+        raise ValidationError(
+            f"{printable(name)}: {printable(second, 60)} may be a second {printable(key, 60)}, as DuckDB ignores case "
+            "and numbers equal names: leave it out, or rename it; in a query, name the columns, and join with USING"
+        )
     if sql := _sql_by_type(_ID_SQL, kind, key):
         return sql
     fix = _sql_by_type(_ID_FIXES, kind, key) or "is this the right column?"

@@ -223,10 +223,8 @@ def test_a_named_pipe_is_read_once(tmp_path, pattern):
     ("name", "text"),
     [
         ("nobody.csv", "there is no file "),
-        ("*.csv", "there is no file "),
         ("folder.txt", "is a folder: name the files in it"),
         ("users.xlsx", "a file that ends in '.xlsx' can't be read: use .parquet, .txt, .csv"),
-        ("nofile", "there is no file "),
         ("dangling.*", "dangling.txt can't be read: No such file or directory"),
         ("no\x1b2J.txt", "there is no file "),
     ],

@@ -37,7 +37,6 @@ TYPES = {
     "' a '": " a ",
     "'a' || chr(0) || 'é\U0001f600'": "a\0é\U0001f600",
     "-5::TINYINT": "-5",
-    "7::UINTEGER": "7",
     "18446744073709551615::UBIGINT": "18446744073709551615",
     "12345678901234567890::DECIMAL(20,0)": "12345678901234567890",
     f"'{UUID}'::UUID": UUID,
@@ -100,6 +99,15 @@ def test_a_bad_row_that_is_not_found_again_is_an_error_all_the_same(monkeypatch)
     assert message == "the query: user_id is NULL or empty in a row"
 
 
+def test_a_name_in_a_second_column_is_refused_only_if_duckdb_may_have_numbered_it(tmp_path):
+    assert Audience.query("SELECT 1 AS id, 2 AS id_2024, 3 AS id_12", primary_key="id").columns == ("id_2024", "id_12")
+    error = refused(lambda: Audience.query("FROM range(1) a(user_id) JOIN range(1) b(USER_ID) ON true"))
+    assert error.endswith("; in a query, name the columns, and join with USING")
+    path = made(tmp_path, "bare.csv", "user_4711,Ann\n")
+    error = refused(lambda: Audience.query(f"FROM '{path}'", primary_key="user"))
+    assert error.startswith("the query: no column 'user', only ..., Ann;")
+
+
 def test_a_column_may_have_any_name_and_a_missing_one_is_an_error_that_lists_the_columns():
     audience = Audience.query('SELECT 1 AS "a""b; DROP", 2 AS "{0}", 3 AS "c\'"', primary_key='a"b; DROP')
     assert rows_of(audience) == [("1", {"{0}": 2, "c'": 3})]
@@ -111,7 +119,7 @@ def test_a_column_may_have_any_name_and_a_missing_one_is_an_error_that_lists_the
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["x'; DROP--", "x[1]", "x*", "ü {a,b}", "k=1", "%20", "http:"])
+@pytest.mark.parametrize("name", ["x'; DROP--", "x[1]", "ü {a,b}", "k=1", "%20", "http:"])
 def test_an_odd_parquet_file_name_is_not_a_pattern(tmp_path, name):
     for other in ("x1", "xa", "ü a"):
         parquet(tmp_path / f"{other}.parquet", "SELECT 'other' AS user_id")
@@ -135,7 +143,7 @@ def test_columns_of_several_parquet_files_are_matched_by_name(tmp_path):
         ("'a' AS uid", "b.parquet: no column 'user_id', only uid"),
         (f"'{UUID}'::UUID AS user_id", "user_id has types in these files that don't fit together"),
         ("NULL::INTEGER AS user_id", "b.parquet, row 1: user_id is NULL"),
-        ("'p' AS user_id, 'r' AS USER_ID", "b.parquet: USER_ID_1 may be a second user_id"),
+        ("'p' AS user_id, 'r' AS USER_ID", "b.parquet: user_id_1 may be a second user_id"),
     ],
 )
 def test_each_parquet_file_must_hold_ids_that_are_sent_as_they_are(tmp_path, column, text):
@@ -226,7 +234,6 @@ def test_a_value_without_a_form_in_json_is_an_error_with_its_place(value, text):
         "-- nothing",
         "SELECT 1 AS user_id; SELECT 2",
         "COPY (SELECT 1) TO 'stolen.csv'",
-        "CREATE TABLE a (i INTEGER)",
         "LOAD httpfs",
         "UPDATE EXTENSIONS",
     ],
