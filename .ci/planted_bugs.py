@@ -1098,8 +1098,8 @@ AUDIENCES = [
     ),
     Bug(
         "a query reads another file once the working directory changes",
-        "_audience.sql_query:SqlQuery._is_relative",
-        "return False",
+        "_audience.sql_query:SqlQuery._files",
+        "return iter(())",
         "tests/audience/test_sql_query.py::test_a_query_that_names_files_of_another_working_directory_is_refused",
     ),
     Bug(
@@ -1119,7 +1119,7 @@ AUDIENCES = [
     ),
     Bug(
         "a file that changes while it is read is not noticed",
-        "_audience.source:list_files",
+        "_audience.source:found_files",
         """
             listing = original(path)
             return FileListing(listing.pattern, listing.paths, ())

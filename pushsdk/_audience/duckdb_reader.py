@@ -188,8 +188,8 @@ def literal(text: str) -> str:
 
 
 def _sql_by_type(table: Mapping[str, str], kind: str, column: str) -> str | None:
-    forms = (sql for pattern, sql in table.items() if re.fullmatch(pattern, kind, re.DOTALL))
-    return next((sql.format(quoted(column)) for sql in forms), None)
+    found = (sql.format(quoted(column)) for pattern, sql in table.items() if re.fullmatch(pattern, kind, re.DOTALL))
+    return next(found, None)
 
 
 _decode_row = msgspec.json.Decoder(dict[str, Any]).decode

@@ -152,7 +152,7 @@ class FileListing(msgspec.Struct, frozen=True):
 
     def check_unchanged(self) -> None:
         """Raise ValidationError if a file changed, or if the pattern matches other files now."""
-        if list_files(self.pattern) != self:
+        if found_files(self.pattern) != self:
             name = printable(self.pattern)
             raise ValidationError(f"{name} changed while it was read: start again when it is complete")
 
@@ -165,11 +165,6 @@ _NO_FILE = (
 )
 
 
-def _no_file(path: str, pattern: str) -> ValidationError:
-    fix = next((fix for sign, fix in _NO_FILE if re.search(sign, path)), "")
-    return ValidationError(Advice(f"there is no file {printable(pattern)}", fix))
-
-
 def _matches(pattern: str) -> list[str]:
     """Return the paths that match. Raises OSError for a folder that can't be listed: glob leaves it out."""
     if glob.has_magic(pattern):
@@ -178,24 +173,30 @@ def _matches(pattern: str) -> list[str]:
     return sorted(glob.glob(pattern, recursive=True))
 
 
-def list_files(path: str) -> FileListing:
+def found_files(path: str) -> FileListing:
     """Return the file with that name, else the files that match it as a pattern (``*``, ``**``, ``?``, ``[...]``).
 
-    The files are sorted by name. Raises ValidationError if there is none, or if one or its folder can't be read.
+    The files are sorted by name. Raises ValidationError if one or its folder can't be read.
     """
     pattern = os.path.abspath(path)
     try:
-        paths = [pattern]
-        if not os.path.lexists(pattern):
-            paths = [*itertools.filterfalse(os.path.isdir, _matches(pattern))]
+        matches = [pattern] if os.path.lexists(pattern) else _matches(pattern)
+        paths = [*itertools.filterfalse(os.path.isdir, matches)]
         stats = list(map(os.stat, paths))
     except OSError as error:
         raise unreadable(error.filename, error) from None
-    if not paths:
-        raise _no_file(path, pattern)
-    if os.path.isdir(pattern):
-        name = printable(pattern)
-        raise ValidationError(f"{name} is a folder: name the files in it, as {name}/*.parquet")
     has_pipe = any(stat.S_ISFIFO(found.st_mode) for found in stats)
     stamps = tuple((found.st_size, found.st_mtime_ns) for found in stats if not has_pipe)
     return FileListing(pattern, tuple(map(Path, paths)), stamps)
+
+
+def list_files(path: str) -> FileListing:
+    """Return the files as ``found_files`` does. Raises ValidationError also if there is none."""
+    listing = found_files(path)
+    name = printable(listing.pattern)
+    if os.path.isdir(listing.pattern):
+        raise ValidationError(f"{name} is a folder: name the files in it, as {name}/*.parquet")
+    if not listing.paths:
+        fix = next((fix for sign, fix in _NO_FILE if re.search(sign, path)), "")
+        raise ValidationError(Advice(f"there is no file {name}", fix))
+    return listing

@@ -4,7 +4,6 @@ DuckDB guesses the types in CSV and JSON files: the id ``00123`` becomes 123. So
 with the guessed types, and DuckDB's plan says which columns feed the ids. All others keep their types.
 """
 
-import glob
 import hashlib
 import json
 import os
@@ -30,8 +29,11 @@ from pushsdk._audience.duckdb_reader import (
     shown_types,
 )
 from pushsdk._audience.query_plan import Json, Origins, origins_of
-from pushsdk._audience.source import printable
+from pushsdk._audience.source import FileListing, found_files, printable
 from pushsdk._core.errors import ValidationError
+
+# A text that may name files. A pattern has a slash or a suffix: other texts such as '*' match files by chance.
+_NAMED = re.compile(r"""['"]([^'"]*(?:/|\.\w)[^'"]*|[^'"*?[]+)""")
 
 
 class SqlQuery(DuckdbSource):
@@ -48,19 +50,26 @@ class SqlQuery(DuckdbSource):
 
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
-        if os.getcwd() != self._folder and any(map(self._is_relative, re.findall(r"""['"]([^'"]+)""", self._sql))):
-            raise ValidationError(
-                f"the query names files in {printable(self._folder)}, which was the working directory before: write "
-                "their absolute paths"
-            )
+        files = [*self._files()]
         with connection() as db, duckdb_errors(self._name):
             check_select(db, self._sql)
             _show_texts(db, self._sql, self._key)
             yield db
+        for listing in files:
+            listing.check_unchanged()
 
-    def _is_relative(self, text: str) -> bool:
-        """Return True for the relative path or pattern of a file, from the folder where the query was made."""
-        return not os.path.isabs(text) and bool(glob.glob(text, root_dir=self._folder))
+    def _files(self) -> Iterator[FileListing]:
+        """Yield the files that texts in the query name, from the folder where the query was made."""
+        for text in map(os.path.expanduser, _NAMED.findall(self._sql)):
+            listing = found_files(os.path.join(self._folder, text))
+            if not listing.paths:
+                continue
+            if os.getcwd() != self._folder and not os.path.isabs(text):
+                raise ValidationError(
+                    f"the query names files in {printable(self._folder)}, which was the working directory before: "
+                    "write their absolute paths"
+                )
+            yield listing
 
 
 # A JSON value's text. DuckDB has lost the digits that the file has for a number that is not an integer.

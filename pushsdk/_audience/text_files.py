@@ -8,7 +8,7 @@ import codecs
 import importlib.util
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import IO, Any
 
@@ -253,7 +253,8 @@ def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[
             if len(record) == width and (user := record[position]):
                 yield (user, _fields(record, columns)) if rows else user
             elif record:
-                raise context.error(_wrong_record(record, width, context.key), last + 1)
+                fields = f"{count(len(record), 'field')}, and the header has {width}"
+                raise context.error(f"{printable(context.key)} is empty" if len(record) == width else fields, last + 1)
             else:
                 context.counts.blank += 1
             last = reader.line_num
@@ -263,11 +264,6 @@ def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[
 
 def _fields(record: Sequence[str], columns: Sequence[tuple[str, int]]) -> dict[str, str]:
     return {name: record[index] for name, index in columns if record[index]}
-
-
-def _wrong_record(record: Sized, width: int, key: str) -> str:
-    fields = count(len(record), "field")
-    return f"{printable(key)} is empty" if len(record) == width else f"{fields}, and the header has {width}"
 
 
 def _columns_of(header: list[str], context: ReadContext) -> list[tuple[str, int]]:

@@ -103,7 +103,6 @@ TRACED = [
     ("SELECT n, user_id FROM (FROM 'optout.csv' ORDER BY n DESC LIMIT 1)", ["20999"]),
     ("SELECT user_id FROM 'text.csv' WHERE user_id < 'b' ORDER BY user_id LIMIT 1", ["ann"]),
     ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY md5(user_id::VARCHAR) LIMIT 9", sorted(NO)),
-    ("SELECT country AS user_id FROM 'late.jsonl' ORDER BY country LIMIT 1", ["NO"]),
     ("FROM read_csv('optout.csv', types = {'user_id': 'VARCHAR'}) ORDER BY user_id DESC LIMIT 1", ["9999"]),
     ("FROM (PIVOT 'late.csv' ON country IN ('NO') USING sum(amount) GROUP BY user_id) WHERE \"NO\" > 2", ["1e3"]),
     ("SELECT DISTINCT ON (country) user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY age + 1", ["1e3"]),
@@ -313,3 +312,10 @@ def test_a_query_that_names_files_of_another_working_directory_is_refused(tmp_pa
     monkeypatch.chdir(tmp_path)
     assert refused(lambda: audience).startswith(f"the query names files in {folder}, which was the working directory")
     assert ids_of(absolute) == []
+
+
+def test_a_query_reads_all_that_its_pattern_matches(tmp_path):
+    made(tmp_path, "a.csv", "user_id\nann\n")
+    (tmp_path / "b.csv").symlink_to("nowhere")
+    error = refused(lambda: Audience.query(f"SELECT user_id FROM '{tmp_path}/*.csv' WHERE user_id NOT IN ('*', '.*')"))
+    assert error == f"{tmp_path}/b.csv can't be read: No such file or directory"
