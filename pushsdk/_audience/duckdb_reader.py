@@ -164,10 +164,9 @@ def id_expression(name: str, key: str, types: Mapping[str, str]) -> str:
     if kind is None:
         raise missing_column(name, key, list(types))
     # DuckDB ignores case, and numbers a second column with a name.
-    second = f"{key}_1"
-    if second.lower() in map(str.lower, types):
+    if f"{key}_1".lower() in map(str.lower, types):
         raise ValidationError(
-            f"{printable(name)}: {printable(second, 60)} may be a second {printable(key, 60)}, as DuckDB ignores case "
+            f"{printable(name)}: {printable(key, 60)}_1 may be a second {printable(key, 60)}, as DuckDB ignores case "
             "and numbers equal names: leave it out, or rename it; in a query, name the columns, and join with USING"
         )
     if sql := _sql_by_type(_ID_SQL, kind, key):
@@ -188,8 +187,9 @@ def literal(text: str) -> str:
 
 
 def _sql_by_type(table: Mapping[str, str], kind: str, column: str) -> str | None:
-    found = (sql.format(quoted(column)) for pattern, sql in table.items() if re.fullmatch(pattern, kind, re.DOTALL))
-    return next(found, None)
+    return next(
+        (sql.format(quoted(column)) for pattern, sql in table.items() if re.fullmatch(pattern, kind, re.DOTALL)), None
+    )
 
 
 _decode_row = msgspec.json.Decoder(dict[str, Any]).decode
@@ -197,19 +197,12 @@ _decode_row = msgspec.json.Decoder(dict[str, Any]).decode
 
 def _unsendable(row: str) -> str:
     """Return the first column in a row that can't be sent."""
-    with suppress(ValueError, RecursionError, StopIteration):
+    name = "a column"
+    with suppress(ValueError, RecursionError):
         # Unlike msgspec, json reads NaN and infinity, in most forms that DuckDB's JSON has.
-        columns = json.loads(row).items()
-        return next(printable(name, 60) for name, value in columns if not _is_sendable(value))
-    return "a column"
-
-
-def _is_sendable(value: Any) -> bool:
-    try:
-        json.dumps(sendable(value), allow_nan=False)
-    except (ValueError, RecursionError):
-        return False
-    return True
+        for name, value in json.loads(row).items():  # noqa: B007 # the name at which it stops is returned
+            json.dumps(sendable(value), allow_nan=False)
+    return printable(name, 60)
 
 
 class DuckdbSource(ABC):
@@ -322,17 +315,24 @@ class ParquetFiles(DuckdbSource):
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
         listing = list_files(self._name)
+        if not listing.stamps:
+            raise ValidationError(f"{printable(self._name)} is or matches a named pipe: save its content to a file")
+        key, kinds = self._key, set[str]()
         with connection() as db:
             # Each file alone: DuckDB would unite a float and a text to a text.
-            texts = {id_expression(part, self._key, shown_types(db)) for part in self._parts(db)}
+            for part in self._parts(db):
+                # DuckDB ignores case.
+                types = {key if name.lower() == key.lower() else name: kind for name, kind in shown_types(db).items()}
+                id_expression(part, key, types)  # raises
+                kinds.add(types[key])
+            # As a UUID or JSON, a text would change.
+            if len(kinds - {'"NULL"'}) > 1 and kinds & {"UUID", "JSON"}:
+                raise ValidationError(
+                    f"{printable(self._name)}: {printable(key, 60)} has types in these files that don't fit together: "
+                    "write texts into all"
+                )
             with duckdb_errors(self._name, unfit=self._UNFIT):
                 _show(db, listing.paths)
-                # As a UUID or JSON, a text would change.
-                if len(texts) > 1 and shown_types(db)[self._key] != "VARCHAR":
-                    raise ValidationError(
-                        f"{printable(self._name)}: {printable(self._key, 60)} has types in these files that don't fit "
-                        "together: write texts into all"
-                    )
                 yield db
         listing.check_unchanged()
 

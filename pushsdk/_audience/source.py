@@ -153,8 +153,9 @@ class FileListing(msgspec.Struct, frozen=True):
     def check_unchanged(self) -> None:
         """Raise ValidationError if a file changed, or if the pattern matches other files now."""
         if found_files(self.pattern) != self:
-            name = printable(self.pattern)
-            raise ValidationError(f"{name} changed while it was read: start again when it is complete")
+            raise ValidationError(
+                f"{printable(self.pattern)} changed while it was read: start again when it is complete"
+            )
 
 
 # Paths that are not files, each with the fix.
@@ -193,10 +194,11 @@ def found_files(path: str) -> FileListing:
 def list_files(path: str) -> FileListing:
     """Return the files as ``found_files`` does. Raises ValidationError also if there is none."""
     listing = found_files(path)
-    name = printable(listing.pattern)
     if os.path.isdir(listing.pattern):
-        raise ValidationError(f"{name} is a folder: name the files in it, as {name}/*.parquet")
+        raise ValidationError(
+            f"{printable(listing.pattern)} is a folder: name the files in it, as {printable(listing.pattern)}/*.parquet"
+        )
     if not listing.paths:
         fix = next((fix for sign, fix in _NO_FILE if re.search(sign, path)), "")
-        raise ValidationError(Advice(f"there is no file {name}", fix))
+        raise ValidationError(Advice(f"there is no file {printable(listing.pattern)}", fix))
     return listing
