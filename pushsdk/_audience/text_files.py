@@ -187,9 +187,9 @@ def read_text(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
         if not user:
             counts.blank += 1
             continue
-        # A bar may be in ids, such as auth0|5f7c8.
-        if context.line == 1 and re.match(
-            r'\{\s*"|(?i:<(!doctype|html|\?xml)\b|(user|\w+[_ -])?id\|[a-z_ |-]+$)', user
+        # A web page may begin with blank lines. A bar may be in ids, such as auth0|5f7c8.
+        if context.line < 9 and re.match(
+            r'\{\s*"|(?i:<(!(doctype|--)|(html|head|error)\b|\?xml)|(user|\w+[_ -])?id\|[a-z_ |-]+$)', user
         ):
             raise context.error(
                 "a table, JSON or a web page, and each line is read as one id: save a table as .csv, JSON as .jsonl"

@@ -71,7 +71,7 @@ BAD = [
     ("u.txt", "a\n\n" + "é" * 32_769 + "\nb\n", 3, "longer than 64 KiB"),
     ("u.txt", '{"user_id": "secret"}\n', 1, "a table, JSON or a web page, and each line is"),
     ("u.txt", "User ID|Name\nsecret|Ann\n", 1, "a table, JSON"),
-    ("u.txt", "<!DOCTYPE html>\n<p>secret\n", 1, "or a web page"),
+    ("u.txt", "\n<!-- secret -->\n<html>\n", 2, "or a web page"),
     ("u.txt", " no | name \n----+------\n  7 | Ann\n", 2, "print ids alone (psql -At), or a CSV (psql --csv)"),
     ("u.csv", "user_id\n" + "-" * 999_999 + "x,\n", 2, "2 fields, and the header has 1"),
     ("u.csv", 'user_id,n\na,"1\n2"\nsecret\n', 4, "1 field, and the header has 2"),
