@@ -32,8 +32,11 @@ from pushsdk._audience.query_plan import Json, Origins, origins_of
 from pushsdk._audience.source import FileListing, found_files, printable
 from pushsdk._core.errors import ValidationError
 
-# A text that may name files. A pattern has a slash or a suffix: other texts such as '*' match files by chance.
-_NAMED = re.compile(r"""['"]([^'"]*(?:/|\.\w)[^'"]*|[^'"*?[]+)""")
+# A text where a table or an argument may be. A pattern has a slash or a suffix: others such as '*' match by chance. A
+# comment is no pattern.
+_NAMED = re.compile(
+    r"""(?i)(?:\bfrom|join|table|pivot|summarize|[(\[,])\s*['"]+(?!/\*)([^'"]*(?:/|\.\w)[^'"]*|[^'"*?[]+)"""
+)
 
 
 class SqlQuery(DuckdbSource):

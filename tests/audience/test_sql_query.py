@@ -55,7 +55,7 @@ TRACED = [
     ("SELECT unnest(tags) AS user_id FROM 'uuid.jsonl'", ["007"]),
     # Hidden by a cast, a function, a name.
     ("SELECT CAST(user_id AS VARCHAR) AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
-    ("SELECT 'u' || user_id AS user_id FROM 'late.csv' WHERE country = 'NO' AND age % 2 = 0", ["u00123"]),
+    ("SELECT 'u'/**/|| user_id AS user_id FROM 'late.csv' WHERE country = 'NO' AND age % 2 = 0", ["u00123"]),
     ("SELECT CASE WHEN age + 1 > 18 THEN user_id ELSE user_id END AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
     ("SELECT * EXCLUDE user_id, user_id || '' AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
     ("SELECT COLUMNS('user.*') FROM 'late.csv' WHERE country = 'NO'", NO),
