@@ -205,8 +205,13 @@ DEADLINES = [
     ),
     Bug(
         "the time to connect counts as the time of an answer",
-        "_io.batch_sender:BatchSender.note_sent",
-        "request.flight.sent = self._sender.limiter.times.sent(request.flight.started)",
+        "_io.batch_sender:BatchRequest.prepare",
+        """
+            body = await original(self)
+            if body is not None:
+                self.flight.sent = self.owner.limiter.times.sent(self.flight.started)
+            return body
+        """,
         "tests/io/test_overload.py::test_neither_connecting_nor_a_claim_counts_as_the_time_of_an_attempt",
     ),
     Bug(
@@ -447,7 +452,7 @@ CANCELLATION = [
     ),
     Bug(
         "a request that its callers have left in flight waits for its retry",
-        "_io.batch_sender:BatchRequest.is_wanted",
+        "_io.batch_sender:BatchRequest.narrow",
         "return limiter is None or original(self, limiter)",
         "tests/io/test_cancellation.py",
     ),

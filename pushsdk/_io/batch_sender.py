@@ -64,11 +64,13 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
         return self.options.policy.unknown == "retry_if_collapsible" and wire.is_collapsible(self.content.message)
 
     async def prepare(self) -> bytes | None:
-        if not self.is_wanted(self.owner.limiter):
+        limiter = self.owner.limiter
+        if not self.narrow(limiter):
             return None
         body = self.body if self.claim is None else await super().prepare()
         if body is not None:
-            self.owner.note_sent(self)
+            # The attempt's first byte.
+            self.flight.sent = limiter.times.sent(limiter.clock())
         return body
 
     async def claim_users(self) -> bytes | None:
@@ -79,7 +81,7 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
         if self.claim is not None:
             self.claim.settle(verdict_of((*self.attempts, attempt), self.evidence))
 
-    def is_wanted(self, limiter: Any = None) -> bool:
+    def narrow(self, limiter: Any = None) -> bool:
         due = -math.inf
         # Without a key nothing is sent, and the reason for that is the better answer.
         if limiter is not None and not isinstance(self.key, NoKey):
@@ -266,10 +268,6 @@ class BatchSender:
             if reason in OUT_OF_TIME and not (verdict.attempts or unit.call.future.done()):
                 self._sender.note_not_begun(len(unit.users), unit.deadline, reason)
             self._pending.settle(unit.call, unit.users, msgspec.structs.replace(verdict, failure=reason))
-
-    def note_sent(self, request: BatchRequest) -> None:
-        """Note an attempt's first byte."""
-        request.flight.sent = self.limiter.times.sent(self.limiter.clock())
 
     async def _end(self, batch: Batch, whole: BatchPart, verdict: Verdict) -> None:
         if verdict.outcome is REJECTED and verdict.status in self._split_on:

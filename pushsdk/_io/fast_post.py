@@ -101,6 +101,7 @@ class UnclaimedError(UnsentError):
     failure = Failure.UNCLAIMED
 
 
+# Not an ``asyncio.Protocol``: from a subclass of that, uvloop would not read into ``TlsConnection``'s memory.
 class HttpConnection(asyncio.BaseProtocol):
     """One connection, with the kernel's view of it. Reads the responses to all requests from this package."""
 
@@ -459,7 +460,7 @@ class FastPost:
         self.keepalive = keepalive
         # Count against the limit of aiohttp's pool: callers have no more requests in flight than that.
         self._idle: deque[HttpConnection] = deque()
-        #: The memory for one read, which ends before the next begins: all connections of a loop share it.
+        #: The memory for one read, which ends before the next begins: all TLS connections of a loop share it.
         self.buffer = memoryview(bytearray(READ_SIZE))
         #: The last plain 204: responses are equal for a second, the resolution of their Date.
         self.plain = b""

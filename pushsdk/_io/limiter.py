@@ -135,7 +135,7 @@ class ConcurrencyLimiter:
         self.release()
 
     def likely_end(self, attempt: float | None) -> float:
-        """Return the time before which a call's attempt is likely not to end; infinite if it usually takes too long.
+        """Return the time by which an attempt that begins now has likely ended; infinite if it usually takes too long.
 
         ``attempt`` is the attempt's timeout. A call whose deadline is not later is not begun.
         """

@@ -208,8 +208,8 @@ class SendQueue:
             entry = batch.entry = QueuedBatch(self, batch, deadline)
         elif deadline < entry.deadline:
             entry.include(deadline)
-        if is_closed or until > deadline:
-            entry.fail(Failure.CLOSED if is_closed else Failure.THROTTLED, before=until)
+        if until >= deadline:
+            entry.fail(Failure.CLOSED if is_closed else Failure.THROTTLED, until=until)
 
     def leave(self, call: Call, batch: Batch, reason: Failure) -> None:
         """Remove the call from a batch that is not in flight: its users are proven not sent."""
@@ -290,7 +290,7 @@ class SendQueue:
 
     def _drop_late(self, batch: Batch) -> None:
         """Remove the calls whose time is short, or that were cancelled."""
-        batch.entry.fail(Failure.NO_TIME, before=self._limiter.likely_end(batch.content.options.timeout.attempt))
+        batch.entry.fail(Failure.NO_TIME, until=self._limiter.likely_end(batch.content.options.timeout.attempt))
         for call in [call for call in batch.units if call.future.done()]:
             # Cancelled; its task has not run since.
             self.leave(call, batch, Failure.CANCELLED)
@@ -353,7 +353,11 @@ class SubmittedSend(asyncio.Future[Receipt]):
         """Cancel the call, as a task that awaits ``send`` would."""
         if is_cancelled := super().cancel(msg):
             call, self.call = self.call, None
-            self.queue.cancel(call)
+            if call.batch is None or call.batch.task is None:
+                self.queue.cancel(call)
+            else:
+                # In the next turn, as for a task: there the first call that leaves takes along all that are cancelled.
+                self.get_loop().call_soon(self.queue.cancel, call)
         return is_cancelled
 
 
@@ -386,10 +390,10 @@ class QueuedBatch:
             self.include(latest)
             return
         self.include(min([call.deadline for call in batch.units if call.deadline > due], default=math.inf))
-        if not batch.is_waiting:
-            self._queue.abandon(batch, due)
+        if batch.is_waiting:
+            self.fail(reason, until=due)
         else:
-            self.fail(reason, before=due)
+            self._queue.abandon(batch, due)
 
     def close(self) -> None:
         """Leave the timer wheel: no caller waits any more, or its request has the deadline."""
@@ -411,10 +415,10 @@ class QueuedBatch:
         # It stays in the queue for slots after its calls have left.
         return self._queue.start(self._batch, is_probe=is_probe) if self.is_waiting else None
 
-    def fail(self, reason: Failure, *, before: float) -> None:
+    def fail(self, reason: Failure, *, until: float) -> None:
         batch = self._batch
         if batch.is_waiting:
-            for call in [call for call in batch.units if call.deadline <= before]:
+            for call in [call for call in batch.units if call.deadline <= until]:
                 # Done if it was cancelled, perhaps by ``on_event`` for another.
                 if not call.future.done():
                     self._queue.leave(call, batch, reason)

@@ -93,8 +93,11 @@ class ApiRequest(Guarded, msgspec.Struct, eq=False, gc=False):
         """Return the body to send, as a ``Claim`` does."""
         return self.body
 
-    def is_wanted(self, limiter: Any = None) -> bool:
-        """Return True if a caller still waits for another attempt; with a limiter, also if its time is long enough."""
+    def narrow(self, limiter: Any = None) -> bool:
+        """End the calls that nobody waits for; with a limiter, also those whose time is short for an attempt.
+
+        Return True if any call is left for another attempt. Else set the failure.
+        """
         return True
 
     def settle(self, attempt: Attempt) -> None:

@@ -90,12 +90,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
         If the request's failure is REKEYED then, its calls go on in a request for each key.
         """
+        is_accepted = False
         if request.is_begun:
             is_accepted = await self._attempt(request)
-        elif request.own and not request.is_asked:
-            # Split from others, which try a rotated key at once.
-            is_accepted = False
-        else:
+        elif request.is_asked or not request.own:
+            # Not split from others that try a rotated key at once.
             self.counters.requests += 1
             is_accepted = await self._has_turn(request, has_slot=has_slot) and await self._attempt(request)
             self.end_span(request)  # of an attempt that had no turn
@@ -119,7 +118,10 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         return bool(connection)
 
     def begin(self, request: ApiRequest, respond: Respond, now: float) -> bool:
-        """Write a request on its connection. Return False if ``run`` has to send it, as its time may be short."""
+        """Write a request on its connection. Return False if ``run`` has to send it, as its time may be short.
+
+        ``now`` is infinite for a request that may not begin.
+        """
         flight, fast = request.flight, self.transport.fast
         if now + self.limiter.times.needed(True) >= flight.deadline:
             fast.release(flight.connection)
@@ -238,7 +240,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         users = request.users
         if not has_slot:
             await self._take_slot(request)
-        if request.failure is None and not request.is_wanted(self.limiter):
+        if request.failure is None and not request.narrow(self.limiter):
             self.limiter.give_back(users)
         return request.failure is None
 
@@ -278,7 +280,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
                 self.note(request, attempt)
                 if attempt.outcome is ACCEPTED:
                     return True
-                if not (request.is_wanted() and attempt.status == 401 and await self._has_other_key(request, attempt)):
+                is_wanted = request.narrow()  # whatever the status
+                if not (is_wanted and attempt.status == 401 and await self._has_other_key(request, attempt)):
                     break
             return False
         finally:
@@ -420,7 +423,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             until = self.loop.time() + seconds
             logger.info("pausing for %.3f s, as the service asked", seconds)
             self.limiter.pause(until)
-            self.timers.fail(Failure.THROTTLED, before=until)
+            self.timers.fail(Failure.THROTTLED, until=until)
             if self.emit is not None:
                 self.emit(ClientPaused(seconds=seconds))
 
@@ -438,9 +441,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
 
     async def _has_other_key(self, request: ApiRequest, attempt: Attempt) -> bool:
         """Return True if the key was refused, and the callables return another one, for all calls. Once per request."""
-        if attempt.outcome is not REJECTED:
-            return False
-        if request.rekeyed:
+        if attempt.outcome is not REJECTED or request.rekeyed:
             return False
         self._withdraw(request)
         request.rekeyed = True

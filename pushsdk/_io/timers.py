@@ -38,8 +38,8 @@ class TimerEntry(Protocol):
     def expire(self, reason: Failure) -> None:
         """End the entry: its deadline has come."""
 
-    def fail(self, reason: Failure, *, before: float) -> None:
-        """End the entry if it waits and has its deadline before this time; if that is infinite, in any case."""
+    def fail(self, reason: Failure, *, until: float) -> None:
+        """End the entry if it waits and has its deadline by this time; if that is infinite, in any case."""
 
 
 class TimerWheel:
@@ -73,11 +73,11 @@ class TimerWheel:
         bucket[entry] = None
         return bucket
 
-    def fail(self, reason: Failure, *, before: float = math.inf) -> None:
-        """End waiting entries with a deadline before this time. Without a time, also end those in flight."""
+    def fail(self, reason: Failure, *, until: float = math.inf) -> None:
+        """End waiting entries with a deadline by this time. Without a time, also end those in flight."""
         for bucket in tuple(self._buckets.values()):
             for entry in tuple(bucket):
-                entry.fail(reason, before=before)
+                entry.fail(reason, until=until)
 
     def close(self) -> None:
         """Stop the timer."""
@@ -150,7 +150,7 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
         self._cancelling = task.cancelling()
         if self._respond is None:
             self.begin()
-        elif self.expired is not None:
+        elif self.expired:
             task.cancel()
         return self
 
@@ -165,8 +165,8 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
             return False
         return task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
 
-    def fail(self, reason: Failure, *, before: float) -> None:
-        if before == math.inf or (self.is_waiting and self.deadline < before):
+    def fail(self, reason: Failure, *, until: float) -> None:
+        if until == math.inf or (self.is_waiting and self.deadline <= until):
             self.expire(reason)
 
     def expire(self, reason: Failure) -> None:

@@ -267,7 +267,7 @@ class Pipeline:
         while (attempt := self._next()) and sender.reserve(attempt):
             self._log.claim_soon(attempt.chunk.positions, go_on, resent=attempt.in_doubt)
             is_claimed = yield attempt
-            if not requests.begin(attempt, go_on, self._now(is_claimed)):
+            if not requests.begin(attempt, go_on, self._begin_time(is_claimed)):
                 attempt.record(_UNCLAIMED)
                 break
             is_plain = yield attempt
@@ -280,8 +280,8 @@ class Pipeline:
         waiter.set_result(None)
         yield attempt
 
-    def _now(self, is_claimed: bool) -> float:
-        """Return the time; if the request may not begin, one that is after all deadlines."""
+    def _begin_time(self, is_claimed: bool) -> float:
+        """Return the time when the request begins: now, or never, which is infinite, if it may not begin."""
         may_begin = is_claimed and self._sender.stopping.may_begin()
         return self._engine.limiter.clock() if may_begin else math.inf
 

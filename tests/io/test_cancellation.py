@@ -4,6 +4,8 @@ import asyncio
 import gc
 import sys
 import weakref
+from contextlib import suppress
+from unittest.mock import patch
 
 import pytest
 from support.fake_service import (
@@ -48,11 +50,11 @@ async def cancel(task):
     ("seconds", "text"),
     [
         (0.0, "pushsdk: the outcome of the cancelled call to 40 users is NOT_SENT"),
-        (0.3, "is UNKNOWN: another send may push twice"),
+        (0.3, "is REJECTED, UNKNOWN: another send may push twice"),  # during a split
     ],
 )
 async def test_a_call_that_a_timeout_of_asyncio_cancels_has_a_note(seconds, text):
-    async with client_of(FakeService(answer(413), then=answer(after=5.0))) as client:
+    async with client_of(FakeService(answer(413), answer(413), then=answer(after=5.0))) as client:
         with pytest.raises(TimeoutError) as caught:
             async with asyncio.timeout(seconds):
                 await client.send(MANY, MESSAGE)
@@ -140,9 +142,11 @@ async def test_a_call_cancelled_at_any_moment_leaves_nothing_and_is_reported_cor
                     assert outcome is Outcome.UNKNOWN or count == (outcome is Outcome.ACCEPTED)
 
 
-@pytest.mark.parametrize(("behavior", "outcome"), [(refused(), Outcome.NOT_SENT), (answer(429), Outcome.REJECTED)])
+@pytest.mark.parametrize(
+    ("behavior", "outcome"), [(refused(), Outcome.NOT_SENT), (answer(429, after=0.02), Outcome.REJECTED)]
+)
 @virtual
-async def test_a_request_ends_at_once_if_events_cancel_all_its_calls_before_its_retry(behavior, outcome):
+async def test_a_request_ends_at_once_if_all_its_calls_are_cancelled_in_flight_or_by_events(behavior, outcome):
     def on_event(event):
         events.append(event)
         for future in futures:
@@ -151,6 +155,8 @@ async def test_a_request_ends_at_once_if_events_cancel_all_its_calls_before_its_
     events = []
     async with client_of(FakeService(behavior), on_event=on_event) as client:
         futures = [client.submit(user, MESSAGE) for user in "abc"]
+        await turns(9)
+        on_event(None)
         await asyncio.sleep(0.03)
         assert idle(client)
     assert abandoned(events) == dict.fromkeys("abc", outcome)
@@ -209,23 +215,37 @@ async def test_an_event_may_cancel_other_submitted_sends_whose_deadline_expires_
     assert service.sent == [("busy",)]
 
 
-def stats_after_exit(service, **options):
-    """Return the client's counts after a send that exits."""
-
+@pytest.mark.parametrize(
+    ("behavior", "where", "error"),
+    [
+        (answer(), "pushsdk._io.sender.RequestSender.note", SystemExit),  # a signal's, after the answer
+        (hang(), "logging.Logger.warning", OSError),  # a full disk, as the loop's end cancels all tasks
+    ],
+)
+def test_an_exit_or_an_error_at_any_moment_leaves_no_call_pending_and_proves_nothing(behavior, where, error):
     async def send():
-        client = client_of(service, **options)
+        client = client_of(FakeService(behavior))
         stats.append(client.stats)
-        await client.send(["ann", "bob"], MESSAGE)
+        for user in "ab":
+            client.submit(user, MESSAGE)
+        await turns(9)
 
     stats = []
-    with pytest.raises(SystemExit):
+    with patch(where, side_effect=[error, None]), suppress(SystemExit):
         asyncio.run(send())
-    return stats[0]()
+    assert stats[0]().unknown == 2
 
 
-def test_a_request_in_flight_that_an_exit_ends_is_unknown():
-    async def leave(request):
-        request.write()
-        sys.exit()
-
-    assert stats_after_exit(FakeService(then=leave)).unknown == 2
+@virtual
+async def test_calls_that_are_cancelled_together_leave_together():
+    calls = []
+    async with client_of(FakeService(then=unreachable())) as client:
+        futures = [client.submit(str(number), MESSAGE) for number in range(300)]
+        await turns()
+        sys.setprofile(lambda *_: calls.append(1))
+        for future in futures:
+            future.cancel()
+        await turns()
+        sys.setprofile(None)
+        assert idle(client)
+    assert len(calls) < 60_000

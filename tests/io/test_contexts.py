@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from types import SimpleNamespace
 
 import pytest
+from support.fake_service import idle
 from support.wire_answers import response
 from support.wire_faults import answering, hold, only, reached, step, take, when
 from support.wire_judge import HELLO
@@ -132,10 +133,7 @@ async def test_a_bug_in_the_queue_ends_its_batch_and_gives_back_its_place(owner,
             async with asyncio.timeout(5):
                 ends = await asyncio.gather(*sends, return_exceptions=True)
             sent += [user for user, end in zip(texts, ends, strict=True) if not isinstance(end, OutcomeUnknownError)]
-            stats = client.stats()
-            assert stats.queued_users == 0
-            assert stats.queued_bytes == 0
-            assert stats.in_flight == 0
+            assert idle(client)
     assert sorted(server.processed.elements()) == sorted(sent)
     assert linger or "a bug" in caplog.text
 
