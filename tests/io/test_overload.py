@@ -20,7 +20,6 @@ from support.fake_service import (
     idle,
     outcome_of,
     refused,
-    reset_before,
     start,
     titled,
     unreachable,
@@ -136,12 +135,15 @@ async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeou
 
 
 @virtual
-async def test_a_service_that_breaks_all_requests_off_leaves_in_doubt_what_was_in_flight_and_probes():
+async def test_requests_that_break_hold_nobody_back_unless_all_do():
     # Virtual time begins at 1000.
-    service = FakeService(then=lambda _: answer() if now() > 1010.0 else random.choice([reset_before(), answer(502)]))
+    service = FakeService(
+        then=lambda one: answer(after=0.05) if "0" in one.user_ids[0] and now() < 1010 else answer(502, after=0.01)
+    )
     async with client_of(service) as client:
-        ended = await send_at_random(client, 100, 14)
-    assert sum(send.outcome != "ACCEPTED" for send in ended) < 35
+        ended = await send_at_random(client, 50, 20)
+    assert max(send.seconds for send in ended if send.start < 9) < 0.1
+    assert sum(send.outcome == "NOT_SENT" for send in ended) > 300
 
 
 @asynccontextmanager
