@@ -134,7 +134,7 @@ async def test_a_failing_settlement_is_logged_and_made_later(caplog):
     assert service.users() == {"user-1": 1}
 
 
-@pytest.mark.parametrize("fingerprint", [None, "e" * 64], ids=["the same payload", "another"])
+@pytest.mark.parametrize("fingerprint", [None, "e" * 64])
 @virtual
 async def test_a_claim_that_another_process_rewrote_is_settled_or_its_loss_is_logged(fingerprint, caplog):
     async with delivering(FakeService(Fault.delay(1.0, first=1))) as (_, claims, client):

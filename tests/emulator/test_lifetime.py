@@ -87,7 +87,7 @@ async def test_the_bytes_of_all_bodies_on_their_way_are_bounded(running, monkeyp
         assert (await wire.send(b" " * 300 + PUSH)).status == 204
 
 
-@pytest.mark.parametrize("has_head", [True, False], ids=["trailers", "heads"])
+@pytest.mark.parametrize("has_head", [True, False])
 async def test_the_bytes_of_heads_and_trailers_on_their_way_are_bounded(running, monkeypatch, has_head):
     monkeypatch.setattr(http_io, "_MOST_ARRIVING", 3000)
     async with running(max_body=2000) as wire:

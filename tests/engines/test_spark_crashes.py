@@ -64,7 +64,7 @@ def kill_an_executor(notes):
     kill(next([executor, *workers] for executor, workers in pids.items() if sending & set(workers)))
 
 
-@pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
+@pytest.mark.parametrize("connect", [False, True])
 def test_the_python_of_the_executors_is_killed(service, tmp_path, connect):
     service.begin(ROUGH)
     with spark_session("local[2,4]", tmp_path, connect=connect) as spark:
@@ -108,7 +108,7 @@ def test_a_client_is_killed_and_another_resumes_the_run_while_the_server_goes_on
         judge(report, service, least=0, unknown=2 * 64 * 50)
 
 
-@pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
+@pytest.mark.parametrize("connect", [False, True])
 def test_an_executor_is_killed(service, tmp_path, connect):
     # To find the processes of an executor takes a while: it must not have sent all it has by then.
     service.begin([Fault.delay(0.3)])

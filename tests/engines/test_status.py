@@ -130,7 +130,7 @@ def test_a_failed_later_sending_replaces_the_report_of_the_one_before(run, servi
     assert counts(read_report(run.folder.path)) == (USERS, 0, 0, 0)
 
 
-@pytest.mark.parametrize("entries", [(), ("pushsdk-claims",)], ids=["all", "the claims"])
+@pytest.mark.parametrize("entries", [(), ("pushsdk-claims",)])
 def test_missing_claims_are_an_error_and_are_not_created(run, entries):
     shutil.rmtree(run.folder.claims)
     if entries:

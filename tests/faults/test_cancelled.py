@@ -83,7 +83,7 @@ TURNS = range(1, 40)
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("warm", [False, True], ids=["new connection", "pooled connection"])
+@pytest.mark.parametrize("warm", [False, True])
 async def test_a_cancellation_at_any_turn_of_the_loop_is_judged_rightly(injected, warm):
     events = []
     outcomes = {}

@@ -192,7 +192,7 @@ def test_a_tls_connection_that_ends_right_after_the_handshake_carries_nothing(lo
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("are_read", [True, False], ids=["read", "waiting"])
+@pytest.mark.parametrize("are_read", [True, False])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_session_tickets_are_no_end(version, are_read, injected, monkeypatch):
     if not are_read:

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of, outcome_of, reset_after, start
+from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of, hang, outcome_of, reset_after, start
 from support.virtual_time import virtual
 
 from pushsdk import Batching, Outcome, Rate, RequestSplit, RetryPolicy, SendAbandoned
@@ -54,6 +54,16 @@ async def test_a_request_with_an_unknown_attempt_behind_it_is_never_split():
         outcome = await outcome_of(client.send(MANY, MESSAGE))
     assert outcome.outcome is Outcome.UNKNOWN
     assert len(service.requests) == 2
+
+
+@virtual
+async def test_of_a_send_that_a_close_cuts_off_during_a_split_only_users_in_flight_are_in_doubt():
+    client = client_of(FakeService(answer(413), answer(413), then=hang()))
+    call = start(client.send(MANY, MESSAGE))
+    await asyncio.sleep(1.0)
+    await client.aclose(drain=0.0)
+    await outcome_of(call)
+    assert client.stats().rejected == client.stats().unknown == 20
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ async def test_nobody_is_claimed_during_a_handshake(driver, nursery):
 
 
 @pytest.mark.parametrize("driver", ["run", "run, durable", "plan", "plan, personal", *SHARED], indirect=True)
-@pytest.mark.parametrize("pushed", [0, 1], ids=["before the first byte", "before the settlement"])
+@pytest.mark.parametrize("pushed", [0, 1])
 async def test_claimed_users_are_in_doubt_and_are_not_sent_to_again(pushed, driver, nursery):
     place = driver.settles_at if pushed else "pushsdk._io.fast_post.HttpConnection.write"
     async with KillService(USERS, faults=CALM) as service:

@@ -95,7 +95,7 @@ async def test_other_requests_of_the_application_keep_the_spans_of_aiohttps_inst
 
 
 @pytest.mark.parametrize("share", [1.0, 0.0])
-@pytest.mark.parametrize("own", [True, False], ids=["own session", "injected session"])
+@pytest.mark.parametrize("own", [True, False])
 async def test_aiohttps_instrumentation_makes_no_span_with_or_without_ours(
     telemetry, instrumented, own, share, emulator
 ):

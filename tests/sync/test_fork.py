@@ -104,7 +104,7 @@ def test_the_parents_calls_in_flight_are_not_the_childs(service):
     assert service.duplicates() == {}
 
 
-@pytest.mark.parametrize("file", ["spring.run", ""], ids=["in a file", "in a temporary one"])
+@pytest.mark.parametrize("file", ["spring.run", ""])
 def test_a_child_that_ends_by_itself_does_not_disturb_the_parents_broadcast(service, tmp_path, file):
     service.set_faults([Fault.delay(0.3)])
     result = forked(

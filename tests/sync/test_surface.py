@@ -72,7 +72,7 @@ USES = [
 ]
 
 
-@pytest.mark.parametrize("used", [True, False], ids=["used before", "never used"])
+@pytest.mark.parametrize("used", [True, False])
 def test_a_closed_client_is_not_used_again(service, used):
     client = PushClient()
     if used:
