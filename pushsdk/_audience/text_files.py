@@ -181,19 +181,20 @@ def _check_text(line: str, context: ReadContext) -> None:
 
 def read_text(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
     """Read one id a line, without the space around the id. Blank lines are skipped."""
-    counts = context.counts
+    counts, is_first = context.counts, True
     for line in _lines(file, context, LONGEST):
         user = line.strip()
         if not user:
             counts.blank += 1
             continue
-        # A web page may begin with blank lines. A bar may be in ids, such as auth0|5f7c8.
-        if context.line < 9 and re.match(
+        # A bar may be in ids, such as auth0|5f7c8, and id|ann below the first.
+        if is_first and re.match(
             r'\{\s*"|(?i:<(!(doctype|--)|(html|head|error)\b|\?xml)|(user|\w+[_ -])?id\|[a-z_ |-]+$)', user
         ):
             raise context.error(
                 "a table, JSON or a web page, and each line is read as one id: save a table as .csv, JSON as .jsonl"
             )
+        is_first = False
         if "\r" in user:
             raise context.error("holds a carriage return: end the lines with LF or CRLF")
         counts.padded += line.removesuffix("\r") != user

@@ -19,7 +19,7 @@ from pushsdk._core import wire
 
 BIG = 123456789012345678901234567890
 WRITTEN = [
-    ("u.txt", "a\nb\n", ["a", "b"]),
+    ("u.txt", "a\nid|b\n", ["a", "id|b"]),
     ("u.txt", b"\xef\xbb\xbf\n a\t\r\n \t\n\xc2\xa0b ", ["a", "b"]),
     ("u.txt", '"a"\na b\na\u2028b\né\U0001f600', ['"a"', "a b", "a\u2028b", "é\U0001f600"]),
     ("u.txt", b"", []),
