@@ -1,7 +1,6 @@
 """Ids that are damaged, or are not ids: each sign is found in an id alone and among others, and a plain id has none."""
 
-from pushsdk._core.body import encode_user_ids
-from pushsdk._core.damage import damage_in, damage_of, may_have_damage
+from pushsdk._core.damage import damage_in, damage_of
 
 
 def _words(*texts):
@@ -34,11 +33,10 @@ OTHERS = [*map(str, range(500))]
 
 
 def test_damage_is_named_for_an_id_alone_and_among_others():
-    assert not may_have_damage(OTHERS, encode_user_ids(OTHERS))
     for kind, damaged in DAMAGED.items():
         for user in damaged:
             for users in ([user], [*OTHERS, user]):
-                [damage] = damage_of(users, encode_user_ids(users))
+                [damage] = damage_of(users)
                 assert damage == damage_in(user)
                 assert kind in damage
 
@@ -46,4 +44,4 @@ def test_damage_is_named_for_an_id_alone_and_among_others():
 def test_a_plain_id_has_no_damage():
     users = [*PLAIN, "a b"]
     assert [damage_in(user) for user in users] == [None] * len(users)
-    assert damage_of(users, encode_user_ids(users)) == []
+    assert damage_of(users) == []
