@@ -1,5 +1,7 @@
 """Audiences, read whole."""
 
+from itertools import chain, product
+
 import pytest
 
 from pushsdk import ValidationError
@@ -14,25 +16,28 @@ def made(folder, name, content):
 
 def ids_of(audience, *, distinct=False):
     """All ids."""
-    return [user for batch in audience.ids(distinct=distinct) for user in batch]
+    return [*chain(*audience.ids(distinct=distinct))]
 
 
 def rows_of(audience, *, distinct=False):
     """All rows."""
-    return [row for batch in audience.rows(distinct=distinct) for row in batch]
+    return [*chain(*audience.rows(distinct=distinct))]
 
 
 def refused(make):
-    """Return the error of all ways to make and read an audience."""
+    """Return the one error of making an audience, or of all ways to read it."""
     errors = set()
-    for read in (ids_of, rows_of):
-        for distinct in (False, True):
-            with pytest.raises(ValidationError) as excinfo:
-                read(make(), distinct=distinct)
-            error = excinfo.value
-            assert type(error) is ValidationError  # a name that a caller can import
-            assert error.__cause__ is None
-            assert error.__suppress_context__ or error.__context__ is None
-            errors.add(str(error))
-    assert len(errors) == 1
-    return errors.pop()
+    audience = None
+    for read, distinct in product((ids_of, rows_of), (False, True)):
+        with pytest.raises(ValidationError) as excinfo:
+            audience = audience or make()
+            read(audience, distinct=distinct)
+        error = excinfo.value
+        assert type(error) is ValidationError  # a name that a caller can import
+        assert error.__cause__ is None
+        assert error.__suppress_context__ or error.__context__ is None
+        errors.add(str(error))
+        if not audience:
+            break
+    [error] = errors
+    return error
