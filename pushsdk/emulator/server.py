@@ -13,17 +13,18 @@ from typing import Annotated, Self
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from pushsdk._core.kinds import CountOrZero, Delay, Port, Rule, check, check_arguments
 from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.faults import Fault, Rules
-from pushsdk.emulator.guard import HOST, PREFIX, Guard
-from pushsdk.emulator.http_io import Connection, connection_of
+from pushsdk.emulator.guard import HOST, PREFIX, Guard, Refused
+from pushsdk.emulator.http_io import PRIVATE, Connection, abort, connection_of, refuse
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
+from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import InboxRef, Store
 from pushsdk.emulator.store.records import Campaign, Push, RequestSummary
 from pushsdk.emulator.store.search import parse
@@ -86,11 +87,18 @@ class Server(web.Server):
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         connection_of(request).begin(request.content)
-        if request.path.startswith(ROOT):
-            return await self._control.handle(request)
-        # All other requests are for the service, whose 404 lists its paths.
-        page = None if request.path.startswith(PREFIX) else self._pages.respond(request)
-        return await self._service.handle(request) if page is None else page
+        try:
+            if request.path.startswith(ROOT):
+                return await self._control.handle(request)
+            # All other requests are for the service, whose 404 lists its paths.
+            page = None if request.path.startswith(PREFIX) else self._pages.respond(request)
+            return await self._service.handle(request) if page is None else page
+        except Refused as refused:
+            return refuse(refused, PRIVATE)
+        except StoreError as error:
+            return refuse(Refused(507, str(error)), PRIVATE)
+        except (RequestPayloadError, OSError):  # the body is incomplete
+            return abort(request)
 
     async def aclose(self) -> None:
         """Close every connection without waiting for clients."""

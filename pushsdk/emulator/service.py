@@ -12,7 +12,6 @@ from datetime import datetime
 
 import msgspec
 from aiohttp import web
-from aiohttp.web_protocol import RequestPayloadError
 
 from pushsdk._core.models import MobilePush
 from pushsdk._core.words import count as counted
@@ -67,8 +66,6 @@ class PushService:
             inbox = self.inboxes.of(request.headers["Api-Key"])
         except Refused as refused:
             return self._refuse_unmatched(request, refused)
-        except StoreError as error:
-            return self._refuse_unmatched(request, Refused(507, str(error)))
         return await self.receive(request, inbox, self.record(inbox, ENDPOINTS[request.path]))
 
     def record(self, inbox: InboxState, endpoint: Endpoint) -> RequestRecord:
@@ -88,8 +85,6 @@ class PushService:
             record.body = await read_body(request, self.guard)
         except Refused as refused:
             return self._refuse_unmatched(request, refused)
-        except (RequestPayloadError, OSError):  # the body is incomplete
-            return abort(request)
         try:
             self._examine(limiter, record)
         except Refused as refused:

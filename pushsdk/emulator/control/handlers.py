@@ -8,8 +8,6 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from aiohttp.web_protocol import RequestPayloadError
-from msgspec import Struct
 
 from pushsdk._core.openapi import service_document
 from pushsdk._version import __version__
@@ -17,11 +15,10 @@ from pushsdk.emulator.control import routes, views
 from pushsdk.emulator.control.routes import route
 from pushsdk.emulator.faults import PRESETS, Preset, Rules, preset
 from pushsdk.emulator.guard import PREFIX, Refused
-from pushsdk.emulator.http_io import PRIVATE, connection_of, json_response, read_body, refuse
+from pushsdk.emulator.http_io import PRIVATE, connection_of, json_response, read_body
 from pushsdk.emulator.inboxes import InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
-from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.records import InboxView, Unmatched, UserCount
 from pushsdk.emulator.store.search import Search, parse
 
@@ -46,16 +43,12 @@ class Control:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request to a path below the root."""
+        answer = await self._bound(request)
         try:
-            answer = await self._bound(request)
             value = await (answer() if inspect.iscoroutinefunction(answer.func) else asyncio.to_thread(answer))
             return value if isinstance(value, web.StreamResponse) else json_response(200, value, PRIVATE)
-        except Refused as refused:
-            return refuse(refused, PRIVATE)
-        except StoreError as error:
-            return refuse(Refused(507, str(error)), PRIVATE)
         except RecursionError:
-            return refuse(Refused(500, "a value in the response is nested too deeply to be shown"), PRIVATE)
+            raise Refused(500, "a value in the response is nested too deeply to be shown") from None
 
     async def _bound(self, request: web.BaseRequest) -> partial[Any]:
         """Return the handler with the arguments that its parameters ask for. Raises `Refused`."""
@@ -63,7 +56,7 @@ class Control:
         query = routes.read_query(found.query, request.query)
         values = {"request": request, "query": query, **names}
         if "body" in found.kinds:
-            values["body"] = await self._body(request, found.kinds["body"])
+            values["body"] = routes.read_body(found.kinds["body"], await read_body(request, self._guard))
         if "inbox" in found.kinds:
             is_all = found.over_all and query.inbox == "*"
             values["inbox"] = self._service.inboxes.all if is_all else self._state(request, query.inbox)
@@ -82,12 +75,6 @@ class Control:
         if found is None:
             raise Refused(404, f"no such route: see {routes.ROOT}/openapi.json")
         return found, names
-
-    async def _body(self, request: web.BaseRequest, kind: type[Struct]) -> Struct:
-        try:
-            return routes.read_body(kind, await read_body(request, self._guard))
-        except (RequestPayloadError, OSError):
-            raise Refused(400, "the body is incomplete") from None
 
     def _state(self, request: web.BaseRequest, name: str | None) -> InboxState:
         """Return the request's inbox, by public name or by Api-Key."""

@@ -6,7 +6,6 @@ from importlib.resources import files
 from aiohttp import web
 
 from pushsdk.emulator.guard import Guard, Refused
-from pushsdk.emulator.http_io import PRIVATE, refuse
 from pushsdk.emulator.web.guide import page
 
 _TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript", "png": "image/png", "svg": "image/svg+xml"}
@@ -38,16 +37,13 @@ class Pages:
         }
 
     def respond(self, request: web.BaseRequest) -> web.Response | None:
-        """Return a page file or a refusal; None for a request that no browser sends to open a page."""
+        """Return a page file; None for a request that no browser sends to open a page. Raises `Refused`."""
         if request.method not in {"GET", "HEAD"}:
             return None
         name = request.path.removeprefix("/") or "index.html"
         is_guide = name.partition("/")[0] == "docs"
-        try:
-            self._guard.check_origin(request.headers)
-            body, kind = self._files.get(name) or _guide(name, request.query.get("q", ""))
-        except Refused as refused:
-            return refuse(refused, PRIVATE)
+        self._guard.check_origin(request.headers)
+        body, kind = self._files.get(name) or _guide(name, request.query.get("q", ""))
         images = " https: http:" if request.query.get("images") == "1" else ""
         policy = _POLICY.format(images=images, forms="'self'" if is_guide else "'none'")
         headers = {**_HEADERS, "Content-Security-Policy": policy}
