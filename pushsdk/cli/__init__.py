@@ -46,11 +46,8 @@ def guarded(command: Callable[[], int], words: Sequence[str] = ()) -> int:
     """Return the exit code of the command, which was called with these words. Print the error that ends it."""
     try:
         return command()
-    except BaseException as error:
-        code = _end(error, words)
-        if code is None:
-            raise
-        return code
+    except BaseException as error:  # noqa: BLE001 - those that it does not know it raises
+        return _end(error, words)
 
 
 def _prepare_streams() -> None:
@@ -169,8 +166,8 @@ def _no_key(name: str) -> str:
     return f"{name} is not an option, others can read it: set PUSHSDK_API_KEY or pass --api-key-file"
 
 
-def _end(error: BaseException, words: Sequence[str]) -> int | None:
-    """Print why a command ended, and return its exit code; None for an error to raise."""
+def _end(error: BaseException, words: Sequence[str]) -> int:
+    """Print why a command ended, and return its exit code. Raises an error that is not known."""
     match error:
         case CommandError():
             return _print_error(error)
@@ -182,15 +179,17 @@ def _end(error: BaseException, words: Sequence[str]) -> int | None:
         case BrokenPipeError() | SystemExit():  # rich exits if the pipe is closed; the commands return their code
             _discard_output()
             return _SIGPIPE
-        case OSError() if error.errno == errno.ENOSPC:
+        case OSError(errno=errno.ENOSPC):
             return _end_on_full_disk(words)
         case Warning():
             refused = " Nothing was sent: fix it, or pass --force"
             texts = {"sent": f".{refused}", "fallback": refused, "personalize": f"pass --personalize.{refused}"}
             return _print_error(usage_error(text_of(error, **texts)))
-        case Exception() if (known := command_error(error)) is not None:
-            return _print_error(known)
-    return None
+    from pushsdk._core.errors import PushError  # imported late: --help does not need it
+
+    if isinstance(error, PushError):
+        return _print_error(command_error(error))
+    raise error
 
 
 def _print_error(error: CommandError) -> int:

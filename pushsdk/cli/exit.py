@@ -1,6 +1,10 @@
 """Command exit codes and errors. Every command loads this module, so it imports nothing large."""
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pushsdk._core.errors import PushError
 
 # How error texts name options, with the keys of ``errors.LIBRARY``.
 SHELL = {
@@ -67,14 +71,12 @@ def usage_error(text: str) -> CommandError:
     return CommandError(text, Exit.USAGE)
 
 
-def command_error(error: Exception) -> CommandError | None:
-    """Return a CommandError with the text of a package error, None for any other error."""
+def command_error(error: "PushError") -> CommandError:
+    """Return a CommandError with the text of a package error."""
     # Imported late: --help needs neither.
     from pushsdk._core import errors
     from pushsdk._core.outcome import Outcome
 
-    if not isinstance(error, errors.PushError):
-        return None
     refused = isinstance(error, (errors.AuthenticationError, errors.ConfigurationError))
     # A campaign without a readable uuid may exist, so creating it again may double it.
     unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, errors.UnexpectedResponseError)

@@ -356,17 +356,16 @@ def read_key(name: str, setting: SettingValue) -> Secret:
     Relative paths, in a command too, start from its folder. Raises ConfigurationError.
     """
     secret = Secret.of(setting.value)
-    return check_key(secret if name == "api_key" else Secret.of(_key_text(name, str(secret.reveal()), setting.folder)))
+    if name == "api_key":
+        return check_key(secret)
+    read = _file_content if name == "api_key_file" else _command_output
+    content = read(str(secret.reveal()), setting.folder).removeprefix(codecs.BOM_UTF8)
+    return check_key(Secret.of(content.decode("ascii", "replace").removesuffix("\n").removesuffix("\r")))
 
 
-def _key_text(name: str, value: str, folder: Path) -> str:
-    content = _file_content(folder / value) if name == "api_key_file" else _command_output(value, folder)
-    return content.removeprefix(codecs.BOM_UTF8).decode("ascii", "replace").removesuffix("\n").removesuffix("\r")
-
-
-def _file_content(file: Path) -> bytes:
+def _file_content(name: str, folder: Path) -> bytes:
     try:
-        with file.open("rb") as opened:
+        with (file := folder / name).open("rb") as opened:
             return opened.read(_MAX_BYTES)
     except OSError as error:
         raise ConfigurationError(f"can't read {file}: {error.strerror}") from None
