@@ -20,7 +20,7 @@ from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.guard import HOST, PREFIX, Guard, Refused
-from pushsdk.emulator.http_io import PRIVATE, Connection, abort, connection_of, refuse
+from pushsdk.emulator.http_io import PRIVATE, Connection, abort, refuse
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
@@ -86,7 +86,6 @@ class Server(web.Server):
         return Connection(self, loop=self._loop, **self._kwargs)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        connection_of(request).begin(request.content)
         try:
             if request.path.startswith(ROOT):
                 return await self._control.handle(request)
@@ -113,12 +112,11 @@ class Server(web.Server):
 
     def connection_made(self, handler: Connection, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(handler, transport)
-        handler.guard, handler.lost = self._service.guard, self._loop.create_future()
+        handler.lost = self._loop.create_future()
         self._open[handler] = transport
 
     def connection_lost(self, handler: Connection, exc: BaseException | None = None) -> None:  # type: ignore[override]
         super().connection_lost(handler, exc)
-        handler.begin()
         handler.lost.cancel()
         del self._open[handler]
 
