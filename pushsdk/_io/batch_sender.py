@@ -172,15 +172,19 @@ class BatchSender:
         batch.task.add_done_callback(lambda _: self._abort(batch))
 
     def _abort(self, batch: Batch) -> None:
-        """End a batch that is in flight without a task, or whose task was cancelled before its first step."""
+        """End a batch that is in flight without a task, or whose task was cancelled before its first step.
+
+        Or one whose task an exit has ended: then nothing is proven.
+        """
         if not batch.units:
             return
+        outcome = Outcome.UNKNOWN if batch.task is not None and not batch.task.cancelled() else Outcome.NOT_SENT
         for request in batch.requests:
             if request.is_begun:
                 self._pending.settle_part(request.part, self._sender.give_up(request))
             else:
                 self._sender.end_span(request)
-        self._pending.settle_rest(batch.units, Verdict(outcome=Outcome.NOT_SENT, failure=Failure.CANCELLED))
+        self._pending.settle_rest(batch.units, Verdict(outcome=outcome, failure=Failure.CANCELLED))
         self.finish(batch)
 
     def _fail(self, batch: Batch) -> None:

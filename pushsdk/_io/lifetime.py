@@ -13,7 +13,7 @@ from weakref import ref
 from pushsdk._core.batching import Call
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.outcome import Failure
+from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Options
 from pushsdk._core.results import ClientStats, Counters, DrainReport
 from pushsdk._core.words import count
@@ -23,6 +23,9 @@ from pushsdk._io.pending import unsettled
 from pushsdk._io.request import Transport
 from pushsdk._io.threads import Offload, in_thread
 from pushsdk._io.tracing import Observer
+
+#: Seconds for cancelled calls to end.
+CANCEL_TIMEOUT = 5.0
 
 
 async def _until_end(lifetime: ref["Lifetime"], engine: Engine) -> AsyncGenerator[None, None]:
@@ -198,7 +201,11 @@ class Lifetime:
             engine.work.closed = True
             engine.timers.fail(Failure.CLOSED)
             try:
-                await engine.work.idle()
+                await engine.work.idle(CANCEL_TIMEOUT)
+                # Left are calls that an exit, such as Ctrl-C, cut off as they were settled.
+                lost = [*engine.work.calls]
+                engine.pending.settle_rest(lost, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CLOSED))
+                engine.work.end(lost)
             finally:
                 await self._release(engine)
         return _drain_report(engine, [call for call in engine.work.drained if not call.abandoned])

@@ -31,14 +31,13 @@ from pushsdk._core.errors import (
 )
 from pushsdk._core.results import DrainReport
 from pushsdk._io.forks import in_child
+from pushsdk._io.lifetime import CANCEL_TIMEOUT
 from pushsdk._io.threads import DaemonThreads
 
 #: Seconds for the calls in flight when the interpreter exits, or when a client is dropped without being closed.
 EXIT_DRAIN = 5.0
 # Seconds for closing the connections after that.
 EXIT_CLOSE = 1.0
-# Seconds for a cancelled call to end.
-CANCEL_TIMEOUT = 5.0
 # Seconds that one wait lasts: on Windows a waiting thread notices no signal, such as Ctrl-C.
 WAIT_STEP = 0.5
 

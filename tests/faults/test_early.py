@@ -58,7 +58,7 @@ def read_from(wire):
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("early_bytes", [response(204), response(503), b""], ids=["204", "503", "EOF"])
+@pytest.mark.parametrize("early_bytes", [response(204), response(503), b""])
 async def test_a_fresh_connection_with_an_answer_waiting_is_replaced(early_bytes, injected):
     ledger = Ledger()
     with hasty(early_bytes) as (address, wires):
@@ -110,7 +110,6 @@ async def check_unread(*, warm, answer, injected, tls):
 @pytest.mark.parametrize(
     ("warm", "answer"),
     [(True, response(204)), (False, response(204, Content_Length=2) + b"{}"), (True, response(200, b"{}"))],
-    ids=["after a fast push", "on a new connection", "with a body"],
 )
 async def test_a_2xx_for_a_large_request_that_was_not_read_is_unknown_however_late_it_comes(
     warm, answer, tls, injected

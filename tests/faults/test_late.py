@@ -29,7 +29,6 @@ async def stall(_wire):
         (response(204), True, Outcome.ACCEPTED),
         (response(400, b"{}"), False, Outcome.REJECTED),
     ],
-    ids=["204", "204 over TLS", "400"],
 )
 async def test_an_answer_that_waits_in_the_socket_of_a_late_process_counts(data, tls, outcome, injected):
     async with meeting(when(only(1), step(read_request, send(data), stall)), tls=tls, injected=injected) as (_, client):

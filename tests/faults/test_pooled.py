@@ -20,7 +20,7 @@ def serving(tls, script=None):
 
 
 @OWN_OR_INJECTED
-@pytest.mark.parametrize("policy", [RetryPolicy.none(), QUICK], ids=["none", "safe"])
+@pytest.mark.parametrize("policy", [RetryPolicy.none(), QUICK])
 async def test_a_whole_pool_of_stale_connections_is_replaced_and_fails_no_call(policy, injected):
     ledger = Ledger()
     async with meeting(injected=injected, retry=policy) as (server, client):
@@ -37,9 +37,7 @@ async def test_a_whole_pool_of_stale_connections_is_replaced_and_fails_no_call(p
 
 @OWN_OR_INJECTED
 @HTTP_OR_HTTPS
-@pytest.mark.parametrize(
-    "spoil", [closed, reset, stray_204, told(b"HTTP/1.1 408 Request")], ids=["closed", "reset", "204", "half a 408"]
-)
+@pytest.mark.parametrize("spoil", [closed, reset, stray_204, told(b"HTTP/1.1 408 Request")])
 async def test_a_spoiled_connection_is_found_out_at_whatever_turn_of_the_loop(spoil, injected, tls):
     ledger = Ledger()
     async with serving(tls) as server, client_of(server, injected=injected, timeout=PATIENT) as client:

@@ -174,7 +174,7 @@ async def test_a_campaign_cancelled_anywhere_gives_its_place_back():
 
 
 @virtual
-@pytest.mark.parametrize("calls", [1, 3], ids=["alone", "with others"])
+@pytest.mark.parametrize("calls", [1, 3])
 @pytest.mark.parametrize("end", ["cancelled", "late", "refused"])
 async def test_whatever_becomes_of_a_send_its_task_can_be_collected(calls, end):
     service = FakeService(then=answer(404) if end == "refused" else hang())

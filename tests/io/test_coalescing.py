@@ -53,7 +53,6 @@ async def test_each_merged_call_gets_its_own_receipt():
 @pytest.mark.parametrize(
     "options",
     [{"message": OTHER}, {"custom_fields": {"a": {"x": 1}}}, {"retry": RetryPolicy.none()}, {"timeout": 7.0}],
-    ids=["message", "custom_fields", "policy", "timeout"],
 )
 @virtual
 async def test_sends_that_differ_in_anything_do_not_meet(options):

@@ -2,10 +2,11 @@
 
 import asyncio
 from itertools import product
+from unittest.mock import patch
 
 import pytest
 from support.fake_service import MESSAGE, FakeService, answer, client_of, hang, outcome_of, refused, start
-from support.virtual_time import now, turns, virtual
+from support.virtual_time import VirtualLoop, now, turns, virtual
 
 from pushsdk import ClientClosedError, Outcome, OutcomeUnknownError, RetryPolicy
 
@@ -17,7 +18,6 @@ from pushsdk import ClientClosedError, Outcome, OutcomeUnknownError, RetryPolicy
         ([], RetryPolicy.at_least_once(), OutcomeUnknownError),
         ([], RetryPolicy.from_tenacity(retry=lambda state: True), OutcomeUnknownError),
     ],
-    ids=["between attempts", "at_least_once", "from_tenacity"],
 )
 @virtual
 async def test_nothing_is_repeated_after_a_close_under_any_policy(script, policy, end):
@@ -99,3 +99,20 @@ async def test_a_close_that_is_cancelled_again_and_again_ends_what_is_on_its_way
         await client.aclose(drain=0.0)
         assert (await outcome_of(task)).outcome is (Outcome.ACCEPTED if service.users() else Outcome.UNKNOWN)
         assert service.closed == 1
+
+
+@pytest.mark.parametrize("exits", [1, 2])
+def test_a_call_that_exits_cut_off_as_it_was_settled_is_unknown_and_ends_with_the_client(exits):
+    async def send():
+        client = client_of(FakeService())
+        closes.append(client.aclose)
+        await client.submit("a", MESSAGE)
+
+    closes = []
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        with patch("pushsdk._core.batching.Call.settle", side_effect=SystemExit):
+            for work in (send, turns)[:exits]:
+                with pytest.raises(SystemExit):
+                    runner.run(work())
+        report = runner.run(closes[0](1.0))
+    assert [event.outcome for event in report.abandoned] == [Outcome.UNKNOWN]

@@ -173,7 +173,7 @@ async def test_a_connection_that_is_still_being_written_is_not_reused(server, tr
     assert server.connections == 2
 
 
-@pytest.mark.parametrize("early_bytes", [b"220 hello\r\n", response(204)], ids=["garbage", "204"])
+@pytest.mark.parametrize("early_bytes", [b"220 hello\r\n", response(204)])
 async def test_what_was_said_before_the_request_is_no_answer_to_it(early_bytes, monkeypatch):
     connect = aiohttp.TCPConnector._create_connection
 

@@ -79,7 +79,6 @@ def test_pushsdk_log_sets_the_level(value, level, logger):
 @pytest.mark.parametrize(
     ("environ", "level", "line"),
     [({}, "warning", "a line\n"), ({"PUSHSDK_LOG": "debug"}, "debug", "DEBUG pushsdk: a line\n")],
-    ids=["warnings", "debug"],
 )
 def test_lines_reach_stderr_without_any_configuration_of_logging(environ, level, line):
     code = f"import pushsdk, logging; pushsdk.AsyncPushClient; logging.getLogger('pushsdk').{level}('a line')"

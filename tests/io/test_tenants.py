@@ -50,7 +50,7 @@ async def send_as(client, tenant, user="1", **options):
     return await client.send(f"{tenant}:{user}", MESSAGE, **options)
 
 
-SYNC_OR_ASYNC = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+SYNC_OR_ASYNC = pytest.mark.parametrize("is_async", [False, True])
 
 
 def pushed(service):
