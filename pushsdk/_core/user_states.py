@@ -4,7 +4,7 @@ Values only. Position 0 is the first user in the plan, or among a claim's sorted
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, NamedTuple
@@ -82,8 +82,6 @@ class UserStates:
 
     def extend(self, users: int, status: UserStatus = _PENDING) -> None:
         """Add users at the end."""
-        if users < 0:
-            raise ValueError("the number of users must not be negative")
         if users:
             if not self.users or self._statuses[-1] != status:
                 self._starts.append(self.users)
@@ -101,33 +99,17 @@ class UserStates:
 
     def at(self, position: int) -> UserStatus:
         """Return one user's status."""
-        if not 0 <= position < self.users:
-            raise IndexError(f"there is no user {position}, only {self.users}")
         return self._statuses[bisect_right(self._starts, position) - 1]
 
     def runs(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, UserStatus]]:
-        """Yield start, stop and status for the runs between two positions, cut there. Don't change states meanwhile."""
+        """Yield start, stop and status for the runs between two positions, cut there, as they are at the first."""
         stop = self.users if stop is None else stop
-        if not 0 <= start <= stop <= self.users:
-            raise ValueError(f"there are no users {start} to {stop}, only {self.users}")
         if start == stop:
             return
         first, last = bisect_right(self._starts, start) - 1, bisect_left(self._starts, stop)
         edges = (start, *self._starts[first + 1 : last], stop)
         for (low, high), status in zip(pairwise(edges), self._statuses[first:last], strict=True):
             yield low, high, status
-
-    def next(self, states: Container[UserState], start: int = 0) -> tuple[int, int, UserStatus] | None:
-        """Return start, stop and status for the next run in one of these states, cut at ``start``; None at the end."""
-        if start >= self.users:
-            return None
-        starts, statuses = self._starts, self._statuses
-        for number in range(bisect_right(starts, start) - 1, len(starts)):
-            status = statuses[number]
-            if status.state in states:
-                low = starts[number]
-                return (low if low > start else start), self._stop(number), status
-        return None
 
     def stored(self) -> list[Run]:
         """Return the runs as a record keeps them."""

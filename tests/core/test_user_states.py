@@ -3,9 +3,8 @@
 import msgspec
 import pytest
 
-from pushsdk._core.user_states import Run, UserState, UserStates, UserStatus
+from pushsdk._core.user_states import Run, UserStates
 
-PENDING = UserStatus(UserState.PENDING)
 runs = msgspec.json.Decoder(list[Run]).decode
 
 
@@ -27,18 +26,3 @@ def test_a_record_may_leave_out_the_defaults_at_the_end_of_a_run():
 def test_what_is_no_json_of_states_is_refused(data):
     with pytest.raises(ValueError):
         runs(data)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda states: states.at(-1),
-        lambda states: states.at(3),
-        lambda states: states.set(1, 1, PENDING),
-        lambda states: list(states.runs(0, 4)),
-        lambda states: UserStates(-1),
-    ],
-)
-def test_positions_and_ranges_have_users(wrong):
-    with pytest.raises((IndexError, ValueError)):
-        wrong(UserStates(3))

@@ -214,15 +214,11 @@ class Journal:
             self.states.set(start, stop, status)
 
     def ranges(self, states: Container[UserState]) -> Iterator[UserRange]:
-        """Yield the users in these states in plan order, as ranges of equal status within one chunk.
-
-        During the iteration, events may be written about users that were yielded.
-        """
-        offsets, stop = self._offsets, 0
-        while (run := self.states.next(states, stop)) is not None:
-            start, stop, _ = run
+        """Yield the users in these states, as they are at the first, in plan order: ranges of one status and chunk."""
+        offsets = self._offsets
+        for start, stop, status in self.states.runs():
             chunk = bisect_right(offsets, start) - 1
-            while start < stop:
+            while start < stop and status.state in states:
                 end = min(stop, offsets[chunk + 1])
                 yield UserRange(chunk, start, end)
                 start, chunk = end, chunk + 1
