@@ -67,19 +67,15 @@ class _Window(msgspec.Struct):
 class StopMonitor:
     """The stop policy applied to one run. Times are seconds of sending; that clock stops while nothing can be sent."""
 
-    def __init__(self, stop_policy: StopPolicy) -> None:
+    def __init__(self, stop_policy: StopPolicy, now: float) -> None:
         self._policy = stop_policy
         # The window slides in steps: the part being filled, and the part before it.
         self._filling, self._before = _Window(), _Window()
         # The last status for each outcome.
         self._last_status: dict[Outcome, int | None] = {}
-        # Times of the last acceptance and of the last response; at first, the time when the run started.
-        self._accepted_at = self._last_response_at = math.inf
-        self._stop_reason: str | None = None
-
-    def started(self, now: float) -> None:
-        """Record that the run starts to send."""
+        # Times of the last acceptance and of the last response; at first, the time when the run started to send.
         self._accepted_at = self._last_response_at = now
+        self._stop_reason: str | None = None
 
     def settled(self, outcome: Outcome, users: int, status: int | None, now: float, trouble: str = "") -> None:
         """Record the final outcome for a request and its users; ``status`` is None if there was no response."""

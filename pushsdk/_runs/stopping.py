@@ -76,8 +76,7 @@ class Stopping:
         self._timers = timers
         self._rate_limiter = rate_limiter
         self.clock = SendingClock(timers.loop)
-        self._monitor = StopMonitor(policy or StopPolicy())
-        self._monitor.started(self.clock.now())
+        self._monitor = StopMonitor(policy or StopPolicy(), self.clock.now())
         # Requests that wait for a slot or after a failure: ``stop`` wakes them.
         self._waiting: set[DeadlineScope] = set()
         self._not_after = not_after
@@ -98,7 +97,7 @@ class Stopping:
         while True:
             await asyncio.sleep(TICK)
             report()
-            self.check(self.clock.now())
+            self.check()
             self.may_begin()
 
     def stop(self, by: StopCause, reason: str) -> None:
@@ -125,16 +124,17 @@ class Stopping:
         now = self.clock.now()
         self._monitor.settled(outcome, users, status.status, now, status.reason)
         if outcome is not ACCEPTED:
-            self.check(now)
+            self.check()
 
     def released(self, status: UserStatus) -> None:
         """Record a request whose users stay pending, and why."""
         now = self.clock.now()
         self._monitor.released(status.status, now, status.reason)
-        self.check(now)
+        self.check()
 
-    def check(self, now: float) -> None:
-        """Stop if the stop policy says so. ``now`` is a clock reading."""
+    def check(self) -> None:
+        """Stop if the stop policy says so."""
+        now = self.clock.now()
         paused_until = self._rate_limiter.paused_until - self.clock.excluded
         reason = self._monitor.stop_reason(now, paused_until=paused_until)
         if reason is not None:

@@ -15,9 +15,7 @@ STATUS = {ACCEPTED: 204, REJECTED: 400, UNKNOWN: 502}
 
 
 def watch(**settings):
-    watch = StopMonitor(StopPolicy(**settings))
-    watch.started(0.0)
-    return watch
+    return StopMonitor(StopPolicy(**settings), 0.0)
 
 
 def settle(watch, outcomes, *, users=100):
