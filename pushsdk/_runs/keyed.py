@@ -96,21 +96,18 @@ class KeyedSends:
                 log.close(entry)
 
 
-class KeyedCall:
-    """A call with an idempotency key, and its entry in the claim store.
+class KeyedCall(msgspec.Struct, eq=False):
+    """A call with an idempotency key, and its entry in the claim store."""
 
-    ``look`` says how to look at the claim, for error texts.
-    """
-
-    def __init__(self, engine: Engine, log: ClaimLog, entry: ClaimEntry, users: tuple[str, ...], look: str) -> None:
-        self._engine = engine
-        self.look = look
-        self.log = log
-        self.entry = entry
-        #: The users by position, sorted.
-        self.users = users
-        #: The last claim that was tried. Set by ``KeyedClaim``.
-        self.asked: ClaimRequest | None = None
+    _engine: Engine
+    log: ClaimLog
+    entry: ClaimEntry
+    #: The users by position, sorted.
+    users: tuple[str, ...]
+    #: How to look at the claim, for error texts.
+    look: str
+    #: The last claim that was tried. Set by ``KeyedClaim``.
+    asked: ClaimRequest | None = None
 
     async def send(self, call: Call, content: Content) -> Receipt:
         """Send the call, and wait until its outcome is in the store."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -15,6 +15,7 @@ from pushsdk._core.errors import ValidationError
 from pushsdk._core.idempotency import KEY_BYTES, Payload, check_key, digest_of, fingerprint_of
 from pushsdk._core.kinds import Rule, check
 from pushsdk._core.models import MobilePush
+from pushsdk._core.outcome import Guarded
 from pushsdk._core.placeholders import fill
 from pushsdk._core.words import rule_and_path
 
@@ -53,7 +54,7 @@ class PlanRow(msgspec.Struct):
     fields: list[str] = []
 
 
-class PreparedChunk(NamedTuple):
+class PreparedChunk(Guarded, msgspec.Struct, frozen=True):
     """One plan row: users with one claim, sent in one request or in one request each."""
 
     name: str
@@ -63,9 +64,6 @@ class PreparedChunk(NamedTuple):
     """One for all users, or one for each user."""
     key: str
     fingerprint: str
-
-    def __repr__(self) -> str:
-        return f"PreparedChunk(users={len(self.users)})"
 
     @property
     def is_personal(self) -> bool:

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterable, Callable
 from queue import SimpleQueue
 
+import msgspec
 import pyarrow as pa
 
 from pushsdk._core.body import EncodedIds, encode_user_ids
@@ -29,21 +30,20 @@ AHEAD = 16
 OutcomeQueue = SimpleQueue[Callable[[], object] | None]
 
 
-class ChunkInFlight:
+class ChunkInFlight(msgspec.Struct, eq=False):
     """A chunk from its claim to its outcomes."""
 
-    def __init__(self, prepared: PreparedChunk, number: int, entry: ClaimEntry) -> None:
-        self.prepared = prepared
-        #: Counts the chunks in the plan.
-        self.number = number
-        #: The claims on its users.
-        self.entry = entry
-        #: Requests that are not complete. Set by ``PlanSender._set_requests``.
-        self.requests = 0
-        #: The rest is left to a later call: a request is too large, or the message may be the culprit.
-        self.is_left_pending = False
-        #: The error of a failed claim, which ends the chunk. Set by ``PlanLog.claim``.
-        self.error: Exception | None = None
+    prepared: PreparedChunk
+    #: Counts the chunks in the plan.
+    number: int
+    #: The claims on its users.
+    entry: ClaimEntry
+    #: Requests that are not complete. Set by ``PlanSender._set_requests``.
+    requests: int = 0
+    #: The rest is left to a later call: a request is too large, or the message may be the culprit.
+    is_left_pending: bool = False
+    #: The error of a failed claim, which ends the chunk. Set by ``PlanLog.claim``.
+    error: Exception | None = None
 
     def pending(self) -> list[tuple[int, int]]:
         runs = self.entry.states().runs()

@@ -41,7 +41,7 @@ def test_a_chunk_has_the_key_and_fingerprint_of_a_send_of_it():
     assert chunk.key == digest_of("spring/one")
     assert chunk.payloads == (payload,)
     assert chunk.fingerprint == fingerprint_of("spring/one", URL, [payload])
-    assert repr(chunk) == "PreparedChunk(users=1)"
+    assert repr(chunk) == "PreparedChunk()"
 
 
 def test_a_personal_chunk_has_a_request_for_each_user():
