@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import NamedTuple
 
 from opentelemetry import metrics
-from opentelemetry.metrics import CallbackOptions, Histogram, MeterProvider, NoOpHistogram, Observation
+from opentelemetry.metrics import CallbackOptions, Histogram, MeterProvider, Observation
 
 from pushsdk._core.outcome import Outcome
 from pushsdk._core.results import Counters
@@ -52,8 +52,6 @@ class Instruments:
         self.batch_size: Histogram = histogram("pushsdk.batch.size", "{user}", text, SIZES)
         text = "Time that the oldest call of a request was queued, for requests that were queued."
         self.queue_wait: Histogram = histogram("pushsdk.queue.duration", "s", text, BUCKETS)
-        #: False if entries are dropped. An instrument from the API's proxy may get a provider later.
-        self.measured: bool = not isinstance(self.duration, NoOpHistogram)
         # Observable instruments read the clients' counters.
         meter.create_observable_counter("pushsdk.users", [self._users], unit="{user}", description="Users by outcome.")
         total, gauge = meter.create_observable_up_down_counter, meter.create_observable_gauge

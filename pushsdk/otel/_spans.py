@@ -96,15 +96,11 @@ def caller_contexts(calls: Sequence[Call]) -> tuple[Context, list[Link], int]:
     nowhere.
     """
     contexts: dict[tuple[int, int], tuple[Context, trace.SpanContext]] = {}
-    last: Context | None = None
     for call in calls:
         context: Context = call.caller[1]
-        # Calls from one task, and from the tasks it started, share a context.
-        if context is not last:
-            last = context
-            span_context = _span_context(context)
-            if span_context.trace_flags.sampled and span_context.is_valid:
-                contexts.setdefault((span_context.trace_id, span_context.span_id), (context, span_context))
+        span_context = _span_context(context)
+        if span_context.trace_flags.sampled and span_context.is_valid:
+            contexts.setdefault((span_context.trace_id, span_context.span_id), (context, span_context))
     first: Context = next(iter(contexts.values()))[0] if contexts else calls[0].caller[1]
     linked = list(contexts.values())[:MAX_LINKS]
     return first, [Link(span_context) for _, span_context in linked], len(contexts) - len(linked)
@@ -133,13 +129,10 @@ class ClientObserver:
         self._server: dict[str, _Value] = {"server.address": parts.hostname or "", "server.port": port}
         self._tracer = trace.get_tracer("pushsdk", __version__, tracer_provider, SCHEMA)
         self._instruments = instruments
-        self.measured = instruments.measured
         self._propagator = propagator
         self._ratio = sample_accepted
         self._request: dict[str, _Value] = {"http.request.method": PUSH.method, **self._server}
         self._base_url = base_url
-        # Attributes for nearly every attempt: the first try, for one user. The API copies them.
-        self._single: dict[str, _Value] = {**self._request, "url.full": f"{base_url}/{PUSH.path}", "pushsdk.users": 1}
         self._result_attributes = functools.cache(functools.partial(_result_attributes, self._request))
 
     def opened(self, lifetime: Lifetime) -> None:
@@ -185,13 +178,11 @@ class ClientObserver:
 
     def start_attempt(self, operation: Operation, users: int, resends: int, started: int | None = None) -> Span:
         """Start the span for an attempt, which began at ``started``, in nanoseconds since the epoch, or begins now."""
-        attributes = self._single
-        if users != 1 or resends or operation is not PUSH:
-            attributes = {**self._request, "url.full": f"{self._base_url}/{operation.path}"}
-            if users:
-                attributes["pushsdk.users"] = users
-            if resends:
-                attributes["http.request.resend_count"] = resends
+        attributes = {**self._request, "url.full": f"{self._base_url}/{operation.path}"}
+        if users:
+            attributes["pushsdk.users"] = users
+        if resends:
+            attributes["http.request.resend_count"] = resends
         return self._start(operation.method, kind=_CLIENT, attributes=attributes, start_time=started)
 
     def batch(self, calls: Sequence[Call], users: int) -> WorkSpan:
@@ -219,8 +210,6 @@ class ClientObserver:
 
     def record(self, span: Span | None, attempt: Attempt, failure: Failure | None) -> None:
         """Record the result of an attempt in its span, if the span is recording, and in the metrics."""
-        if span is None and not self.measured:
-            return
         with _GUARD:
             of_span, of_metric = self._result_attributes(attempt.status, attempt.outcome, failure)
             # The context for the exemplar in the histogram entry.
@@ -229,10 +218,8 @@ class ClientObserver:
                 span.set_attributes(of_span)
                 if attempt.outcome is not _ACCEPTED:
                     span.set_status(StatusCode.ERROR)
-                if self.measured:
-                    context = trace.set_span_in_context(span)
-            if self.measured:
-                self._instruments.duration.record(attempt.seconds, of_metric, context)
+                context = trace.set_span_in_context(span)
+            self._instruments.duration.record(attempt.seconds, of_metric, context)
 
 
 def _result_attributes(
