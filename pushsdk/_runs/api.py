@@ -36,7 +36,6 @@ from pushsdk._runs.progress import planning_reporter
 from pushsdk._runs.report import BroadcastReport, report_of
 from pushsdk._runs.run_file.file import OTHER_MESSAGE, run_file_error
 from pushsdk._runs.run_file.journal import Journal
-from pushsdk._version import __version__
 
 # A program that has not used any of their names has not loaded them by ``pushsdk``.
 for _module in ("run_file.journal", "progress", "report"):
@@ -263,7 +262,6 @@ def _header(settings: EngineSettings, run: RunSettings, **fields: Any) -> Header
         max_users=settings.batching.max_users,
         max_bytes=settings.batching.max_bytes,
         created=time.time(),
-        version=__version__,
         **fields,
     )
 

@@ -45,8 +45,6 @@ class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
     """The time after which no request is begun."""
     created: float = 0.0
     """Seconds since the epoch."""
-    version: str = ""
-    """The pushsdk version that planned the run."""
 
 
 class UserRange(msgspec.Struct, frozen=True, gc=False):

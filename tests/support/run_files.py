@@ -22,7 +22,6 @@ BROADCAST = Header(
     max_users=3,
     max_bytes=1000,
     created=1.5,
-    version="9.9",
 )
 
 
