@@ -58,14 +58,9 @@ class ClientViews:
             ConfigurationError: An option is wrong.
         """
         api_key = sealed(api_key)
-        client = self._copy()
-        client._change(timeout=timeout, retry=retry, api_key=api_key, urgent=urgent)
-        return client
-
-    def _copy(self) -> Self:
-        """Return a client that shares all parts with this one."""
         client = object.__new__(type(self))
         client.__dict__ |= self.__dict__
+        client._change(timeout=timeout, retry=retry, api_key=api_key, urgent=urgent)
         return client
 
     def _change(self, *, timeout: Any, retry: Any, api_key: Any, urgent: bool | None) -> None:

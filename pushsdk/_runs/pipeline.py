@@ -267,7 +267,9 @@ class Pipeline:
         while (attempt := self._next()) and sender.reserve(attempt):
             self._log.claim_soon(attempt.chunk.positions, go_on, resent=attempt.in_doubt)
             is_claimed = yield attempt
-            if not requests.begin(attempt, go_on, self._begin_time(is_claimed)):
+            # Never, if it may not begin.
+            begins = self._engine.limiter.clock() if is_claimed and self.stopping.may_begin() else math.inf
+            if not requests.begin(attempt, go_on, begins):
                 attempt.record(_UNCLAIMED)
                 break
             is_plain = yield attempt
@@ -279,11 +281,6 @@ class Pipeline:
             self._workers -= 1  # at once: of the workers above a limit that has fallen, only so many end
         waiter.set_result(None)
         yield attempt
-
-    def _begin_time(self, is_claimed: bool) -> float:
-        """Return the time when the request begins: now, or never, which is infinite, if it may not begin."""
-        may_begin = is_claimed and self._sender.stopping.may_begin()
-        return self._engine.limiter.clock() if may_begin else math.inf
 
     def _retry_given_up(self) -> bool:
         """Queue the requests that were given up if the message was accepted for any user; otherwise reject them."""
