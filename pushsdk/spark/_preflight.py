@@ -159,18 +159,18 @@ def session_of(df: object) -> "SparkSession":
 
 def check_columns(df: "DataFrame", primary_key: str, fields: Sequence[str]) -> None:
     """Raise ValidationError if a column is missing, there twice, or has a type that can't be sent."""
-    kinds = {field.name: field.dataType for field in df.schema.fields}
     for name in (primary_key, *fields):
         option = "primary_key=" if name == primary_key else "fields="
-        if not isinstance(name, str) or name not in kinds:
+        if not isinstance(name, str) or name not in df.columns:
             raise missing_column("the frame", str(name), df.columns, option=option)
         if df.columns.count(name) > 1:
             raise ValidationError(f"the frame has several columns {printable(name, 60)!r}: rename all but one")
-    _check_key(primary_key, kinds[primary_key])
+    _check_key(primary_key, df.schema[primary_key].dataType)
     for name in fields:
-        if kinds[name].typeName() not in _VALUES | {"decimal", "float", "double"}:
+        kind = df.schema[name].dataType
+        if kind.typeName() not in _VALUES | {"decimal", "float", "double"}:
             raise ValidationError(
-                f"column {printable(name, 60)!r} is of type {printable(kinds[name].simpleString(), 60)}, which "
+                f"column {printable(name, 60)!r} is of type {printable(kind.simpleString(), 60)}, which "
                 "JSON has no form for: leave it out, or cast it to a string"
             )
 

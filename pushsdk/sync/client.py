@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pushsdk._core.error_mapping import closed_error
-from pushsdk._core.errors import PartialError, PushError
+from pushsdk._core.errors import PushError
 from pushsdk._core.events import SendAbandoned
 from pushsdk._core.hints import check_options, warn_of_milliseconds
 from pushsdk._core.kinds import Delay, check, check_seconds
@@ -44,13 +44,12 @@ def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall[Re
     # Interrupted before the first call reached the loop, or a mistake in the call: nothing was sent.
     if engine is None or not isinstance(end, (Receipt, PushError)):
         return
-    users = (user_ids,) if isinstance(user_ids, str) else tuple(dict.fromkeys(user_ids))
-    outcomes = {end.outcome: users}
-    if isinstance(end, PartialError):
-        outcomes = {outcome: ids for outcome in Outcome if (ids := end.users(outcome))}
-    for outcome, ids in outcomes.items():
-        engine.sender.counters.abandoned += 1
-        engine.pending.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=end.attempts))
+    users = (user_ids,) if isinstance(user_ids, str) else user_ids
+    outcomes: Mapping[str, Outcome] = getattr(end, "outcomes", dict.fromkeys(users, end.outcome))
+    for outcome in Outcome:
+        if ids := tuple([user for user, found in outcomes.items() if found is outcome]):
+            engine.sender.counters.abandoned += 1
+            engine.pending.report(SendAbandoned(outcome=outcome, user_ids=ids, attempts=end.attempts))
 
 
 class _Portal:
