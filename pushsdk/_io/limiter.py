@@ -6,8 +6,8 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import count
-from operator import itemgetter
 from typing import Protocol
 
 from pushsdk._core.attempt_times import AttemptTimes
@@ -22,6 +22,8 @@ _NO_SLOT, _NO_TIME = Failure.NO_SLOT, Failure.NO_TIME
 SLACK = 0.01
 # A request without a deadline takes its turn as if it had so many seconds, the default for a call.
 PATIENCE = 30.0
+# The tenants whose last probe is known.
+MAX_TENANTS = 1000
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
@@ -47,6 +49,10 @@ class SlotWaiter(Protocol):
     @property
     def is_waiting(self) -> bool:
         """True while the slot is wanted."""
+
+    @property
+    def tenant(self) -> object:
+        """The request's Api-Key; None for a run or a retry."""
 
     @property
     def is_merged(self) -> bool:
@@ -85,7 +91,9 @@ class ConcurrencyLimiter:
         self._next_start = -math.inf
         # A heap: not urgent, deadline, number, waiter.
         self._queue: list[tuple[bool, float, int, SlotWaiter]] = []
-        self._numbers = count()
+        self._numbers = count(1)
+        # For a tenant, the number of its last probe.
+        self._turn_of = lru_cache(MAX_TENANTS)(lambda _: [0])
         # Set while a rate, a pause or a silent service holds the queue back.
         self._timer: asyncio.TimerHandle | None = None
         # The reason why the queue waits; None if nothing does. Set by ``_assign_slots``.
@@ -229,13 +237,20 @@ class ConcurrencyLimiter:
         self._obstacle = reasons.get(earliest, _NO_TIME)
 
     def _pop_probe(self) -> SlotWaiter | None:
-        """Return the waiter with the most time: the more it has, the slower a service it can find to be up.
+        """Return the next probe. The tenants take turns: one whose requests break the service must not be each probe.
 
-        Waiters that have left the queue meanwhile go, as a stall may last.
+        Of a tenant's, the one with the most time: the more it has, the slower a service it can find to be up. Waiters
+        that have left the queue meanwhile go, as a stall may last.
         """
-        self._queue = sorted([entry for entry in self._queue if entry[-1].is_waiting], key=itemgetter(1))
-        waiting = self._queue.pop()[-1] if self._queue else None
+        self._queue = [entry for entry in self._queue if entry[-1].is_waiting]
+        if not self._queue:
+            return None
+        turn_of = self._turn_of
+        probe = min(self._queue, key=lambda entry: (*turn_of(entry[-1].tenant), entry[0], -entry[1]))
+        self._queue.remove(probe)
         heapq.heapify(self._queue)
+        waiting = probe[-1]
+        turn_of(waiting.tenant)[:] = [next(self._numbers)]
         return waiting
 
     def _earliest(self, now: float) -> float:
@@ -259,7 +274,7 @@ class ConcurrencyLimiter:
 class _SlotFuture:
     """A coroutine that waits for a slot."""
 
-    is_merged = False
+    is_merged, tenant = False, None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, users: int, deadline: float, is_urgent: bool) -> None:
         self.deadline, self.is_urgent = deadline, is_urgent

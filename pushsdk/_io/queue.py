@@ -408,6 +408,10 @@ class QueuedBatch:
         return self._batch.content.options.is_urgent
 
     @property
+    def tenant(self) -> object:
+        return self._batch.content.api_key
+
+    @property
     def is_merged(self) -> bool:
         return len(self._batch.units) > 1
 

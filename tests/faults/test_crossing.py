@@ -122,7 +122,6 @@ async def close_read(wire):
 @pytest.mark.parametrize(
     ("at", "big"),
     [(0, False), (1, False), (1, True)],
-    ids=["new connection", "pooled connection", "large, on a pooled connection"],
 )
 async def test_a_connection_that_closed_before_a_byte_came_is_replaced(at, big, injected, kernel):
     message = MobilePush(body={"en": "x" * 60_000}) if big else HELLO

@@ -130,7 +130,6 @@ def test_the_same_on_uvloop(tls):
 @pytest.mark.parametrize(
     ("seconds", "size", "outcome"),
     [(0.5, 1, Outcome.UNKNOWN), (1.5, 1, Outcome.ACCEPTED), (1.5, 2_000, Outcome.UNKNOWN)],
-    ids=["the fastest so far", "a slower one", "a slower one, to more than a segment"],
 )
 async def test_the_kernel_is_asked_for_the_fastest_response_and_for_large_requests(
     seconds, size, outcome, injected, monkeypatch
