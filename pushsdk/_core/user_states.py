@@ -69,9 +69,6 @@ class UserStates:
     def __str__(self) -> str:
         return ", ".join(f"{users} {state}" for state, users in self._counts.items() if users)
 
-    def __repr__(self) -> str:
-        return f"UserStates({self})"
-
     def copy(self) -> "UserStates":
         """Return an independent copy."""
         return UserStates.read(self.stored())

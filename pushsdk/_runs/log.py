@@ -80,11 +80,8 @@ class RunFileLog:
         self._group().notes = notes
 
     async def load(self, number: int) -> Chunk:
-        """Return a chunk in the plan, read in a thread if that has to wait."""
-        try:
-            return self._journal.load(number, at_once=True)
-        except BlockingIOError:
-            return await self._offload(functools.partial(self._journal.load, number))  # type: ignore[no-any-return]
+        """Return a chunk in the plan, read in a thread, which may have to wait."""
+        return await self._offload(functools.partial(self._journal.load, number))  # type: ignore[no-any-return]
 
     async def flush(self) -> None:
         """Wait until all events so far are committed or have failed; then call ``check``.

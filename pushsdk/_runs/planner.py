@@ -54,7 +54,7 @@ class Comparison:
         self._journal = journal
         self._sum = 0
 
-    def add(self, chunks: Iterable[Chunk], *, at_once: bool) -> None:
+    def add(self, chunks: Iterable[Chunk]) -> None:
         """Add the next chunks that the call would send."""
         self.users += sum([chunk.users for chunk in chunks])
         self._sum += sum(map(_hashes, chunks))
@@ -125,7 +125,7 @@ class Planner:
             async with aclosing(blocks_of(requests)) as blocks:
                 async for block in blocks:
                     self._add_requests(block)
-                    await self._write()
+                    await self._in_thread(self._store)
         await self._seal(requests)
 
     def stop(self, by: StopCause, reason: str) -> None:
@@ -135,12 +135,6 @@ class Planner:
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         return await self._offload(work, lambda: self.stop("asked", "the call was cancelled"))
-
-    async def _write(self) -> None:
-        try:
-            self._store(at_once=True)
-        except BlockingIOError:
-            await self._in_thread(self._store)
 
     async def _seal(self, users: object) -> None:
         await self._in_thread(lambda: self._store(1))
@@ -167,7 +161,7 @@ class Planner:
                     self._taken += len(block)
                     for ids in distinct.add(texts) if self._header.dedupe else [texts]:
                         self._add_ids(ids)
-                    await self._write()
+                    await self._in_thread(self._store)
             await self._in_thread(lambda: self._add_all(self._add_ids, distinct.finish()))
             self._duplicates = distinct.duplicates
 
@@ -196,10 +190,10 @@ class Planner:
         self._duplicates += duplicates
         return Chunk(len(distinct), ids, encoded, custom)
 
-    def _store(self, at_least: int = 0, *, at_once: bool = False) -> None:
+    def _store(self, at_least: int = 0) -> None:
         """Store the waiting chunks if there are enough; report; raise PlanningStoppedError if stopped."""
         if len(self._waiting) >= (at_least or CHUNKS_PER_COMMIT[self._header.kind]):
-            self._journal.add(self._waiting, at_once=at_once)
+            self._journal.add(self._waiting)
             self._waiting = []
         self._report(self._journal.users)
         if self._stop is not None and self._stop.is_set():

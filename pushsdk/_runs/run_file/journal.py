@@ -168,11 +168,11 @@ class Journal:
             why = "its plan is incomplete and nothing was sent: start the broadcast again"
             raise run_file_error(self.path, why, kind=RunPlanError)
 
-    def add(self, chunks: Sequence[Chunk], *, at_once: bool = False) -> None:
+    def add(self, chunks: Sequence[Chunk]) -> None:
         """Add the plan's next chunks in one transaction. Raise RunFileError if that fails."""
         rows = list(_pack(chunks, self.chunks))
         insert = "INSERT INTO plan VALUES (?, ?, ?)"
-        self._file.commit(lambda db: db.executemany(insert, rows), outcome=Outcome.NOT_SENT, at_once=at_once)
+        self._file.commit(lambda db: db.executemany(insert, rows), outcome=Outcome.NOT_SENT)
         for _, _, crc in rows:
             self._digest.update(b"%d," % crc)
         self._extend([chunk.users for chunk in chunks])
