@@ -326,6 +326,10 @@ class SendQueue:
             timer.cancel()
 
 
+# The base's: nest_asyncio replaces ``asyncio.Future``.
+_set_result = asyncio.Future.set_result
+
+
 class SubmittedSend(asyncio.Future[Receipt]):
     """A future for a call without a task. Need not be awaited: its error is reported like an abandoned call's."""
 
@@ -347,7 +351,7 @@ class SubmittedSend(asyncio.Future[Receipt]):
                 self.queue.pending.warn(error)
                 call.abandoned = True
                 return
-        asyncio.Future.set_result(self, receipt)
+        _set_result(self, receipt)
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the call, as a task that awaits ``send`` would."""

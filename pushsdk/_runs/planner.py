@@ -244,6 +244,7 @@ async def blocks_of(items: Any) -> AsyncGenerator[list[Any]]:
             block.append(item)
             if len(block) >= BLOCK or time.monotonic() >= due:
                 yield block
+                await asyncio.sleep(0)
                 block, due = [], time.monotonic() + BLOCK_SECONDS
     finally:
         if isinstance(source, AsyncGenerator):

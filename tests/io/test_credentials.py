@@ -84,7 +84,6 @@ async def test_calls_whose_keys_never_come_blame_the_callable_and_no_slots():
 @pytest.mark.parametrize(
     ("keys", "requests"),
     [(itertools.repeat("key"), 1), (iter(["key"]), 1), (map("key-{}".format, itertools.count()), 2)],
-    ids=["the same key", "no key", "always another key"],
 )
 @virtual
 async def test_a_401_is_repeated_once_if_there_is_another_key(keys, requests):

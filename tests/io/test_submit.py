@@ -1,6 +1,8 @@
 """Sends without a task: ``submit``, one user at a time."""
 
+import asyncio
 import logging
+from unittest.mock import patch
 
 import pytest
 from support.fake_service import MESSAGE, OTHER, FakeService, answer, client_of, idle
@@ -17,6 +19,13 @@ async def test_without_on_event_a_failure_that_nobody_awaits_is_logged_as_a_warn
         await client.flush()
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == ["a submitted send to 1 user ended as REJECTED: HTTP 404 [rejected-404]"]
+
+
+@virtual
+async def test_a_submitted_send_ends_although_nest_asyncio_has_replaced_the_future():
+    async with client_of(FakeService()) as client:
+        with patch("asyncio.Future", asyncio.futures._PyFuture):
+            assert (await client.submit("a", MESSAGE)).users == 1
 
 
 @virtual

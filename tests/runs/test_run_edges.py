@@ -115,6 +115,22 @@ class SlowSource:
 
 
 @virtual
+async def test_a_source_that_never_waits_leaves_the_loop_its_turns():
+    async def ids():
+        for user in users(2 * planning.BLOCK):
+            given.append(user)
+            yield user
+
+    given = []
+    async with client_of(FakeService()) as client:
+        running = start(client.broadcast(ids(), MESSAGE))
+        while not given:
+            await turns(1)
+        assert len(given) <= planning.BLOCK
+        await running
+
+
+@virtual
 async def test_closing_the_client_ends_the_planning_and_stays_the_reason(monkeypatch):
     monkeypatch.setattr(planning, "BLOCK_SECONDS", 0.0)
     stop = asyncio.Event()
