@@ -87,14 +87,16 @@ def test_in_a_silence_probes_start_at_growing_distances():
     assert starts == pytest.approx([0.2, 0.8, 3.2, 12.8, 51.2])
 
 
-def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothing():
+# The service ended the second: the next attempt tells at once whether there are more.
+@pytest.mark.parametrize(("status", "start"), [(None, 102.0 + PACE), (0, 102.1)])
+def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothing(status, start):
     times = silent()
     before = times.usual, times.likely
-    times.ended(102.0, (100.0, 1), None)
+    times.ended(102.0, (100.0, 1), status)
     assert (times.usual, times.likely) == before
     assert times.needed(others_wait=True) == 0.0  # the probe
     times.started(102.0)
-    assert times.not_before(102.1, 0) == pytest.approx(102.0 + PACE)
+    assert times.not_before(102.1, 0) == start
 
 
 def test_a_client_that_was_never_answered_is_stalled_by_its_first_timeout():

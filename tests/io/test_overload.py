@@ -20,6 +20,7 @@ from support.fake_service import (
     idle,
     outcome_of,
     refused,
+    reset_before,
     start,
     titled,
     unreachable,
@@ -134,14 +135,13 @@ async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeou
     assert late.count("ACCEPTED") >= 0.98 * len(late) > 0
 
 
+@pytest.mark.parametrize("broken", [answer(502, after=0.01), reset_before(after=0.01)])
 @virtual
-async def test_requests_that_break_hold_nobody_back_unless_all_do():
+async def test_requests_that_break_hold_nobody_back_unless_all_do(broken):
     # Virtual time begins at 1000.
     service = FakeService(
         then=lambda one: (
-            answer(after=0.05)
-            if ("0" in one.user_ids[0] and now() < 1010) or "good" in one.user_ids
-            else answer(502, after=0.01)
+            answer(after=0.05) if ("0" in one.user_ids[0] and now() < 1010) or "good" in one.user_ids else broken
         )
     )
     async with client_of(service) as client:
