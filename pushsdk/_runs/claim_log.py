@@ -155,21 +155,22 @@ class ClaimLog:
         while entries := self._next():
             self._wake.clear()
             error = await self._write(entries)
+            if (excess := len(self._failed) - MAX_FAILED) > 0:
+                why = f"more than {MAX_FAILED} calls wait for the claim store"
+                self._give_up(list(islice(self._failed, excess)), why)
             self._announce()
             if error is None:
                 pause, self._restarts = PAUSE, 0
             elif entries[0].failures >= TRIES:
-                if self._must_end(error):
+                # A closing client waits for a silent store, but not for one that fails at once: often a wrong address.
+                is_closing = self._work.drained is not None and not isinstance(error, TimeoutError)
+                if self._work.closed or is_closing:
                     self._give_up(list(self._failed), "the client was closed")
                 else:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(pause):
                             await self._wake.wait()
                     pause = min(2 * pause, MAX_PAUSE)
-
-    def _must_end(self, error: Exception) -> bool:
-        # A closing client waits for a silent store, but not for one that fails at once: often a wrong address.
-        return self._work.closed or (self._work.drained is not None and not isinstance(error, TimeoutError))
 
     def _next(self) -> list[ClaimEntry]:
         """Return the entries to write next, each key once."""
@@ -198,7 +199,6 @@ class ClaimLog:
                     logger.warning(message, entry.job)
         for entry in entries:
             self._requeue(entry)
-        self._drop_excess()
         return error
 
     async def _put(self, puts: list[Put]) -> Stored:
@@ -236,11 +236,6 @@ class ClaimLog:
                 "the claim store failed (%s): until it answers, other processes can't read the outcomes of new calls",
                 type(error).__name__,
             )
-
-    def _drop_excess(self) -> None:
-        """Give up the oldest failed entries, if too many wait."""
-        if (excess := len(self._failed) - MAX_FAILED) > 0:
-            self._give_up(list(islice(self._failed, excess)), f"more than {MAX_FAILED} calls wait for the claim store")
 
     def _give_up(self, entries: Sequence[ClaimEntry], why: str) -> None:
         for entry in entries:

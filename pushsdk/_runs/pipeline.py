@@ -158,7 +158,6 @@ class Pipeline:
                     work.append((part, in_doubt))
                 elif not in_doubt:
                     self._log.settle(part, _NOT_LISTED)
-            await asyncio.sleep(0)
         self._work = iter(work)
 
     async def _send_all(self) -> None:
