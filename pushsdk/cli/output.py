@@ -43,7 +43,7 @@ def progress(mode: ProgressMode) -> Iterator[Show]:
     elif mode == "none":
         yield lambda state: None
     else:
-        yield _plain_lines(time.monotonic)
+        yield _plain_lines()
 
 
 def _display(state: Progress, width: int) -> Group:
@@ -60,14 +60,14 @@ def _display(state: Progress, width: int) -> Group:
     return Group(line, *filter(None, (course, Text(visible(state.trouble)))), "")
 
 
-def _plain_lines(clock: Callable[[], float]) -> Show:
+def _plain_lines() -> Show:
     due, stage = -math.inf, ""
 
     def show(state: Progress) -> None:
         nonlocal due, stage
         complete = state.stage == "sending" and _settled(state) == state.planned
-        if clock() >= due or (stage, state.stage) in _STAGE_CHANGES or complete:
-            due = clock() + _LINE_INTERVAL
+        if time.monotonic() >= due or (stage, state.stage) in _STAGE_CHANGES or complete:
+            due = time.monotonic() + _LINE_INTERVAL
             warn(f"{state.stage}: {_describe(state)}")
         stage = state.stage
 

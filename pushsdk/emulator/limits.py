@@ -72,8 +72,7 @@ class Limiter:
         limits = self.limits
         self._check_rate(now)
         if limits.max_body_bytes is not None and size > limits.max_body_bytes:
-            error = f"the body is {size} bytes, at most {limits.max_body_bytes} are allowed"
-            raise Refused(413, error)
+            raise Refused(413, f"the body is {size} bytes, at most {limits.max_body_bytes} are allowed")
         self._check_users(user_ids)
         users = len(user_ids)
         if limits.quota is not None and self.used + max(1, users) > limits.quota:
