@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -452,11 +453,11 @@ def _plan_of(run: Path) -> Path:
 
 @contextmanager
 def _in_processes(
-    plan: Start, run: Path, options: ResumeOptions, settings: ClientSettings, users: int | None
+    start: Start, run: Path, options: ResumeOptions, settings: ClientSettings, users: int | None
 ) -> Iterator[Start]:
-    """Yield a function that sends a folder with child processes; ``plan`` itself for one run file."""
+    """Yield a function that plans a folder, and has child processes send it; ``start`` itself for one run file."""
     if options.processes is None and not run.is_dir():
-        yield plan
+        yield start
         return
     _check_folder(run)
     processes = options.processes or 1
@@ -464,7 +465,20 @@ def _in_processes(
     # One process counts a limit exactly, and does not go on if it is killed.
     most = 1 if options.limit else min(processes, limits.in_flight or processes)
     with waiting_processes(0 if users == 0 else most) as children:
-        yield _Folder(run, plan, _FILES_PER_PROCESS * processes, settings, children).send
+
+        async def begin(client: pushsdk.AsyncPushClient, given: dict[str, Any]) -> pushsdk.BroadcastReport:
+            with suppress(OSError):  # the error of the file in it says more
+                run.mkdir(0o700)  # noqa: ASYNC240 - before anything is sent
+            send = partial(_send_parts, run, settings, children, **given)
+            result = await start(client, {**given, "parts": _FILES_PER_PROCESS * processes, "send_parts": send})
+            if not result.seconds:  # the planning was stopped
+                with suppress(pushsdk.RunFileError):  # the plan is incomplete
+                    return msgspec.structs.replace(
+                        pushsdk.read_report(run), stopped=result.stopped, stopped_by=result.stopped_by
+                    )
+            return result
+
+        yield begin
 
 
 def _check_folder(run: Path) -> None:
@@ -478,51 +492,35 @@ def _check_folder(run: Path) -> None:
         raise usage_error(f"{run}: {why}")
 
 
-class _Folder(NamedTuple):
-    """A folder of run files, and the processes that send them."""
-
-    run: Path
-    plan: Start
-    parts: int
-    settings: ClientSettings
-    children: Children
-
-    async def send(self, client: pushsdk.AsyncPushClient, given: dict[str, Any]) -> pushsdk.BroadcastReport:
-        """Plan the run files, and have them sent."""
-        with suppress(OSError):  # the error of the file in it says more
-            self.run.mkdir(0o700)
-        result = await self.plan(
-            client, {**given, "parts": self.parts, "send_parts": lambda plan: self._send(plan, **given)}
-        )
-        if not result.seconds:  # the planning was stopped
-            with suppress(pushsdk.RunFileError):  # the plan is incomplete
-                return msgspec.structs.replace(
-                    pushsdk.read_report(self.run), stopped=result.stopped, stopped_by=result.stopped_by
-                )
-        return result
-
-    async def _send(self, plan: Journal, *, on_progress: Any, stop: Any, **given: Any) -> pushsdk.BroadcastReport:
-        """Have the run files sent, in which the plan was split."""
-        started = time.monotonic()
-        files = [*map(pushsdk.read_report, planned_files(self.run, plan.users and plan.header.parts))]
-        code = (
-            await send_folder(
-                self.children, files, self.settings, given, on_progress, lambda: stop.is_set() or plan.stop_asked()
-            )
-            if files
-            else 0
-        )
-        if code > Exit.INCOMPLETE and not stop.is_set():
-            raise CommandError("a process failed: see its error above", Exit(code))
-        result = pushsdk.read_report(self.run)
-        if asked := plan.stop_asked():
-            result = msgspec.structs.replace(result, stopped=asked.reason, stopped_by=asked.by)
-        return msgspec.structs.replace(
-            result,
-            in_use=False,
-            accepted_now=result.accepted - sum(file.accepted for file in files),
-            seconds=time.monotonic() - started,
-        )
+async def _send_parts(
+    run: Path,
+    settings: ClientSettings,
+    children: Children,
+    plan: Journal,
+    *,
+    on_progress: Any,
+    stop: Any,
+    **given: Any,
+) -> pushsdk.BroadcastReport:
+    """Have the run files sent by child processes, in which the plan was split."""
+    started = time.monotonic()
+    files = [*map(pushsdk.read_report, planned_files(run, plan.users and plan.header.parts))]
+    code = (
+        await send_folder(children, files, settings, given, on_progress, lambda: stop.is_set() or plan.stop_asked())
+        if files
+        else 0
+    )
+    if code > Exit.INCOMPLETE and not stop.is_set():
+        raise CommandError("a process failed: see its error above", Exit(code))
+    result = pushsdk.read_report(run)
+    if asked := plan.stop_asked():
+        result = msgspec.structs.replace(result, stopped=asked.reason, stopped_by=asked.by)
+    return msgspec.structs.replace(
+        result,
+        in_use=False,
+        accepted_now=result.accepted - sum(file.accepted for file in files),
+        seconds=time.monotonic() - started,
+    )
 
 
 def _without_retry(settings: ClientSettings) -> ClientSettings:
