@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from cyclopts import App, Group
+from cyclopts import App, Group, Parameter
 
 from pushsdk._version import __version__
 
@@ -174,6 +174,8 @@ def _build_app() -> App:
         help="Send push notifications and report what happened to every user.",
         help_format="plaintext",
         group_commands=Group("Commands", sort_key=len(GROUPS)),
+        # A flag has no opposite, and an option that is off shows no default.
+        default_parameter=Parameter(negative=(), show_default=lambda value: str(value) if value else None),
     )
     parents: dict[str, App] = {}
     for position, (title, commands) in enumerate(GROUPS.items()):

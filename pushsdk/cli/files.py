@@ -29,13 +29,12 @@ from pushsdk._core.operations import Operation
 from pushsdk._core.values import typed
 from pushsdk._core.words import rule_and_path
 from pushsdk.cli.exit import text_of, usage_error
-from pushsdk.cli.options import Flag
 from pushsdk.cli.terminal import escaped, print_json, say, warn
 
 _MAX_BYTES = 16 * 1024 * 1024
 _REFUSED = frozenset({"near-name", "near-value", "no-platform", "no-text", "no-segment", "malformed-placeholder"})
 KIND_NAMES = {MobilePush: "message", CampaignRequest: "campaign", PushRequest: "push request"}
-DryRun = Annotated[Flag, Parameter(help="Print the request as a curl command, or with --json as JSON; send nothing.")]
+DryRun = Annotated[bool, Parameter(help="Print the request as a curl command, or with --json as JSON; send nothing.")]
 
 
 @Parameter(name="*")
@@ -53,7 +52,7 @@ class MessageOptions:
     """Set the language for --title and --body. [default: en]"""
     custom_fields: str | None = None
     """Set the custom fields: a JSON object, or @FILE."""
-    force: Flag = False
+    force: bool = False
     """Send despite a damaged user id, a misspelled name or value, or without a platform, text or segment."""
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -14,11 +14,9 @@ from pushsdk._core.secret import Secret
 from pushsdk.cli.settings import ClientSettings, resolve, shown
 from pushsdk.cli.terminal import ask, visible
 
-_FLAG = Parameter(negative=(), show_default=False)
-Flag = Annotated[bool, _FLAG]
-Json = Annotated[bool, _FLAG, Parameter(help="Print the result as one JSON object.")]
-JsonLines = Annotated[bool, _FLAG, Parameter(help="Print one JSON object per line.")]
-Yes = Annotated[bool, _FLAG, Parameter(help="Don't ask for confirmation.")]
+Json = Annotated[bool, Parameter(help="Print the result as one JSON object.")]
+JsonLines = Annotated[bool, Parameter(help="Print one JSON object per line.")]
+Yes = Annotated[bool, Parameter(help="Don't ask for confirmation.")]
 SERVICE = Group(
     "Service",
     help="Each is also a variable, for example PUSHSDK_BASE_URL, and a key of config.toml: see pushsdk docs cli.",
@@ -39,7 +37,7 @@ class ServiceOptions:
     """Read the Api-Key from this command's output, for example 'pass show push'."""
     proxy: str | None = None
     """Connect through the HTTP proxy with this URL."""
-    allow_insecure: Annotated[bool | None, Parameter(negative=())] = None
+    allow_insecure: bool | None = None
     """Allow plain http to other machines; the Api-Key can be read on the way."""
     config: Path | None = None
     """Read settings from this file, not from your pushsdk/config.toml."""

@@ -22,7 +22,7 @@ from pushsdk.claims import SERVERS, ClaimStore, store_at
 from pushsdk.claims._operators import ClaimedSend, claimed, claimed_in, settle
 from pushsdk.claims.store import PAGE, Claim
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
-from pushsdk.cli.options import Flag, Json, JsonLines, Yes, command_line
+from pushsdk.cli.options import Json, JsonLines, Yes, command_line
 from pushsdk.cli.output import print_figures
 from pushsdk.cli.settings import shown
 from pushsdk.cli.terminal import ask, duration, print_json, say, warn
@@ -44,7 +44,7 @@ _SETTLED = (
 Jobs = Annotated[str, Parameter(help="The hashes of jobs' keys, as claims list prints them, or their first 12 digits.")]
 Keys = Annotated[
     Sequence[str],
-    Parameter(negative=(), show_default=False, help="Name a job by its idempotency key. Repeatable."),
+    Parameter(help="Name a job by its idempotency key. Repeatable."),
 ]
 OlderThan = Annotated[timedelta | None, Parameter(help="Select sends claimed at least this long ago: 90s, 15m, 2d.")]
 
@@ -182,8 +182,8 @@ def release(
     key: Keys = (),
     store: StoreOptions,
     older_than: OlderThan = None,
-    accepted: Annotated[Flag, Parameter(help="Settle the users as accepted: the next delivery skips them.")] = False,
-    force: Annotated[Flag, Parameter(help="Take sends in flight, too: a live process pushes twice.")] = False,
+    accepted: Annotated[bool, Parameter(help="Settle the users as accepted: the next delivery skips them.")] = False,
+    force: Annotated[bool, Parameter(help="Take sends in flight, too: a live process pushes twice.")] = False,
     yes: Yes = False,
 ) -> int:
     names = _names(jobs, key)

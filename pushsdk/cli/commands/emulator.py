@@ -23,7 +23,6 @@ from pushsdk._io.files import lock
 from pushsdk.cli.exit import CommandError, Exit, usage_error
 from pushsdk.cli.files import decoded
 from pushsdk.cli.interrupt import not_ignored, signal_handlers
-from pushsdk.cli.options import Flag
 from pushsdk.cli.settings import emulator_file
 from pushsdk.cli.terminal import say, warn
 from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError
@@ -58,10 +57,10 @@ class EmulatorOptions:
     faults: str | None = None
     """Fail by a preset (flaky) or by the rules in a JSON file ([{"fault": "status", "code": 429}])."""
     seed: int = 0
-    """Set the random seed for faults with a probability."""
+    """Set the random seed for faults with a probability. [default: 0]"""
     limits: Path | None = None
     """Apply the limits in this JSON file, for example {"max_users": 1000, "rate": 50}."""
-    strict: Flag = False
+    strict: bool = False
     """Refuse fields and values that the interface document does not show."""
     store: Path | None = None
     """Keep requests, with user ids and messages, in this file across restarts."""
@@ -114,10 +113,10 @@ async def emulator(
     *,
     port: int | None = None,
     options: EmulatorOptions = EmulatorOptions(),
-    quiet: Flag = False,
-    open_page: Annotated[Flag, Parameter(name="--open")] = False,
+    quiet: bool = False,
+    open_page: Annotated[bool, Parameter(name="--open")] = False,
     host: str = HOST,
-    allow_host: Annotated[Sequence[str], Parameter(negative=(), show_default=False)] = (),
+    allow_host: Sequence[str] = (),
     token_file: Path | None = None,
 ) -> int:
     """Run the push service until Ctrl-C, with the faults and limits of your choice.

@@ -15,8 +15,6 @@ from pushsdk.cli.exit import Exit, usage_error
 from pushsdk.cli.terminal import say, warn
 from pushsdk.docs.search import search as find_sections
 
-# Like `Flag` in ``options``, a module that loads the client.
-_FLAG = Parameter(negative=(), show_default=False)
 # Shells complete the choices; the command itself knows other spellings too.
 _TOPIC = Parameter(show_choices=False, converter=lambda _type, tokens: tokens[0].value)
 if TYPE_CHECKING:
@@ -31,8 +29,8 @@ def docs(
     topic: Annotated[Topic, _TOPIC] = "index",
     /,
     *,
-    all_pages: Annotated[bool, _FLAG, Parameter(name="--list")] = False,
-    search: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
+    all_pages: Annotated[bool, Parameter(name="--list")] = False,
+    search: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
 ) -> int:
     """Show a user guide page.
 

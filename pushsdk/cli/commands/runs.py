@@ -41,7 +41,7 @@ from pushsdk.cli.commands.message import draw, previews
 from pushsdk.cli.exit import CommandError, Exit, text_of, usage_error
 from pushsdk.cli.files import DryRun, MessageOptions, has_users, open_users, print_request, utf8
 from pushsdk.cli.interrupt import interruptible
-from pushsdk.cli.options import Flag, Json, JsonLines, ServiceOptions, Yes, command_line, confirm, quoted, title_of
+from pushsdk.cli.options import Json, JsonLines, ServiceOptions, Yes, command_line, confirm, quoted, title_of
 from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
 from pushsdk.cli.processes import Children, send_folder, waiting_processes
 from pushsdk.cli.settings import ClientSettings, listed
@@ -67,7 +67,6 @@ Speed = Annotated[float | None, _POSITIVE]
 # cyclopts would round 2.7.
 Whole = Annotated[int | None, Parameter(converter=lambda _, given: int(given[0].value), validator=Number(gte=1))]
 Format = Annotated[Literal["table", "csv", "json"], Parameter(name="--format")]
-_REPEATED = Parameter(negative=(), show_default=False)
 _FILES_PER_PROCESS = 4  # so that no process waits long for the last
 _WATCH_INTERVAL = 1.0  # seconds
 _WIDTH_SAMPLE = 1000  # rows that decide how wide the user id column is
@@ -98,7 +97,7 @@ class BroadcastOptions(MessageOptions):
     """Read the user id from this column or key."""
     exclude: tuple[str, ...] = ()
     """Leave out the users in this file, or those that an earlier run pushed to; {date} is today's date. Repeatable."""
-    no_dedupe: Flag = False
+    no_dedupe: bool = False
     """Keep duplicates: push to an id as often as it occurs."""
     personalize: Literal["custom-fields", "text", "both"] | None = None
     """Use each row's other columns as custom fields, in the text's placeholders, or both."""
@@ -145,11 +144,11 @@ class ResumeOptions:
     """Stop if more than this share of the last settled users has an unknown outcome."""
     max_outage: Annotated[float, _POSITIVE] = 600.0
     """Stop after this many seconds without an accepted user."""
-    no_stop_policy: Flag = False
+    no_stop_policy: bool = False
     """Don't stop early, unless the Api-Key is refused."""
     processes: Whole = None
     """Send with this many processes; --run is then a folder of run files."""
-    durable: Flag = False
+    durable: bool = False
     """Sync each claim to the disk, so that the run survives a power loss."""
     progress: ProgressMode = "auto"
     """Show progress on stderr; auto draws on a terminal and prints plain lines elsewhere."""
@@ -568,7 +567,7 @@ def status(
     run: RunFile,
     /,
     *,
-    watch: Annotated[Flag, Parameter(help="Update the counts every second, as long as the run is sent.")] = False,
+    watch: Annotated[bool, Parameter(help="Update the counts every second, as long as the run is sent.")] = False,
     json: Json = False,
 ) -> int:
     result = pushsdk.read_report(run)
@@ -607,8 +606,8 @@ def report(
     *,
     form: Format = "table",
     json: JsonLines = False,
-    outcome: Annotated[Sequence[pushsdk.Outcome], _REPEATED] = (),
-    user: Annotated[Sequence[str], _REPEATED, Parameter(help="Print only this user's row. Repeatable.")] = (),
+    outcome: Sequence[pushsdk.Outcome] = (),
+    user: Annotated[Sequence[str], Parameter(help="Print only this user's row. Repeatable.")] = (),
 ) -> int:
     """Print one row per user of a run: id, outcome, HTTP status and reason.
 

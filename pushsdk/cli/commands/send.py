@@ -24,7 +24,7 @@ from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.words import count
 from pushsdk.cli.exit import Exit, text_of, usage_error
 from pushsdk.cli.files import KIND_NAMES, DryRun, MessageOptions, print_advice, print_request, read_ids, read_resource
-from pushsdk.cli.options import CallOptions, Flag, Json, Yes, confirm, quoted, title_of
+from pushsdk.cli.options import CallOptions, Json, Yes, confirm, quoted, title_of
 from pushsdk.cli.settings import listed
 from pushsdk.cli.terminal import print_json, say, warn
 
@@ -104,7 +104,7 @@ def create(
     file: str,
     /,
     *,
-    force: Flag = False,
+    force: bool = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
