@@ -182,10 +182,16 @@ def release(
     key: Keys = (),
     store: StoreOptions,
     older_than: OlderThan = None,
-    accepted: Annotated[bool, Parameter(help="Settle the users as accepted: the next delivery skips them.")] = False,
-    force: Annotated[bool, Parameter(help="Take sends in flight, too: a live process pushes twice.")] = False,
+    accepted: bool = False,
+    force: bool = False,
     yes: Yes = False,
 ) -> int:
+    """Release claimed users: the next delivery pushes to them, or with ``accepted`` succeeds without a push.
+
+    Args:
+        accepted: Settle the users as accepted: the next delivery skips them.
+        force: Take sends in flight, too: a live process pushes twice.
+    """
     names = _names(jobs, key)
     chosen = _chosen(names, older_than, store)
     sends = chosen if force else _ended(chosen)

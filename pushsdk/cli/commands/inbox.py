@@ -22,12 +22,16 @@ from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.control.views import RequestPage
 from pushsdk.emulator.store.records import RequestSummary
 
-Search = Annotated[str, Parameter(help="Select requests by words and terms, such as 'user:u1 status:429'.")]
 Profile = Annotated[str | None, Parameter(help="Ask the emulator in this profile.")]
 _NEWEST = 1000
 
 
-def requests(search: Search = "", /, *, profile: Profile = None, json: JsonLines = False) -> int:
+def requests(search: str = "", /, *, profile: Profile = None, json: JsonLines = False) -> int:
+    """Print your Api-Key's newest 1,000 requests, oldest first; with ``json`` with their bodies.
+
+    Args:
+        search: Select requests by words and terms, such as 'user:u1 status:429'.
+    """
     if json:
         with _answer("GET", "/export", profile, search=search) as answer:
             for line in reversed(answer.read().splitlines()):

@@ -567,9 +567,14 @@ def status(
     run: RunFile,
     /,
     *,
-    watch: Annotated[bool, Parameter(help="Update the counts every second, as long as the run is sent.")] = False,
+    watch: bool = False,
     json: Json = False,
 ) -> int:
+    """Show a run and its counts.
+
+    Args:
+        watch: Update the counts every second, as long as the run is sent.
+    """
     result = pushsdk.read_report(run)
     if watch:
         with drawing() as draw:
@@ -607,13 +612,14 @@ def report(
     form: Format = "table",
     json: JsonLines = False,
     outcome: Sequence[pushsdk.Outcome] = (),
-    user: Annotated[Sequence[str], Parameter(help="Print only this user's row. Repeatable.")] = (),
+    user: Sequence[str] = (),
 ) -> int:
     """Print one row per user of a run: id, outcome, HTTP status and reason.
 
     Args:
         form: Print this format; csv is safe to open in a spreadsheet, and json, like --json, is exact.
         outcome: Print only the users with this outcome. Repeatable.
+        user: Print only this user's row. Repeatable.
     """
     if json and form == "csv":
         raise usage_error("pass either --format csv or --json")
