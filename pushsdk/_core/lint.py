@@ -335,26 +335,28 @@ RULES: tuple[LintRule, ...] = (
 
 
 @cache
-def _plain_message() -> re.Pattern[bytes]:
-    """Return a pattern that matches a message's JSON only if nothing in it causes a warning."""
+def _plain_message() -> Callable[[bytes], re.Match[bytes] | None]:
+    """Return the match of a message's JSON if certainly nothing in it causes a warning.
+
+    It is known to be valid, with its fields in order. So few choices are left, each of which takes time.
+    """
     checked = {name for rule in RULES if rule.is_warned for name in rule.fields if name}
     unchecked = "|".join(_MESSAGE_FIELDS - checked - CHILDREN[models.MobilePush].keys())
     shown = "|".join(f'"{name}":"{value}"' for (model, name), value in SHOWN.items() if model is models.MobilePush)
     text = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-    # Without braces; begins with a letter or a sign that is not white space.
-    plain = r'"(?:[!#-Z^-z|~\xc3-\xe0\xe4-\xf4]|\xe3[\x81-\xbf])[^"\\{}]*+(?:\\.[^"\\{}]*+)*+"'
-    named = rf'"[A-Za-z]{{2,3}}+(?:[_-][A-Za-z0-9]{{1,8}})*+":{plain}'
-    texts = rf"\{{{named}(?:,{named})*+\}}"
+    code = r'"[A-Za-z]{2,3}+(?:"|(?:[_-][A-Za-z0-9]{1,8})++"):"'
+    # A letter, or a sign that is not white space: one is enough for all texts. Then no braces.
+    first, rest = r"(?:[!#-Z^-z|~\xc3-\xe0\xe4-\xf4]|\xe3[\x81-\xbf])", r"[ !#-\[\]-z|~-\xff]*+"
     pattern = (
-        r'\{"type":"MOBILE_PUSH",(?:"iosEnabled":true(?:,"androidEnabled":(?:true|false))?+'
-        r'|(?:"iosEnabled":false,)?+"androidEnabled":true)'
-        rf'(?!,"subtitle)(?:,"(?:title|subtitle|body)":{texts})++'
+        r'\{"type":"MOBILE_PUSH","(?:iosEnabled":true|androidEnabled":true|iosEnabled":false,"androidEnabled":true)'
+        rf',"(?:title|body|androidEnabled":(?:true|false),"(?:title|body))":\{{{code}{first}{rest}'
+        rf'(?:(?:\\.|",{code}|"\}},"(?:subtitle|body)":\{{{code}){rest})*+"\}}'
         rf'(?:,(?:"(?:{unchecked})":(?:true|false|{text}|\{{(?:,?{text}:{text})*+\}})'
         rf'|"(?:{"|".join(_MEDIA)})":(?="[A-Za-z][A-Za-z0-9+.-]*:){text}|"(?:ttl|badgeCount)":\d++|{shown}))*+\}}'
     )
-    return re.compile(pattern.encode("latin-1"), re.DOTALL)
+    return re.compile(pattern.encode("latin-1"), re.DOTALL).fullmatch
 
 
 def is_plain(message: bytes) -> bool:
     """Return True if a ``MobilePush``'s JSON certainly causes no warning, twenty times as fast as the rules do."""
-    return len(message) <= MAX_PAYLOAD and _plain_message().fullmatch(message) is not None
+    return len(message) <= MAX_PAYLOAD and _plain_message()(message) is not None
