@@ -265,7 +265,7 @@ class AsyncPushClient(ClientViews):
         queue = engine.queue
         if engine.backlog.is_full:
             queue.refuse(call, Failure.QUEUE_FULL)
-        future = call.future = SubmittedSend(loop=engine.loop)
+        future = call.future = SubmittedSend()
         future.call, future.queue = call, queue
         queue.submit(call, content)
         return future

@@ -95,7 +95,7 @@ class SendQueue:
         """
         future: asyncio.Future[Receipt | None] = call.future
         if future is None:
-            future = call.future = self._loop.create_future()
+            future = call.future = asyncio.Future()
         if content.api_key is None:
             self._ask(call, content)
             return future
