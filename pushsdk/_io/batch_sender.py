@@ -53,15 +53,21 @@ class BatchRequest(ClaimedRequest, eq=False, gc=False):
     """The ``KeyedClaim``, which claims each attempt's users; None if nothing has to survive the process."""
     owner: Any = None
     """The ``BatchSender``."""
-    content: Any = None
-    """The batch's ``Content``."""
+    batch: Any = None
+    """The ``Batch``, to which the part belongs."""
     keys: Any = None
     """If the calls' keys differ, and so the request ends as REKEYED: the keys by ``ask``; None for a call that needs no
     other attempt."""
 
     @property
     def is_collapsible(self) -> bool:
-        return self.options.policy.unknown == "retry_if_collapsible" and wire.is_collapsible(self.content.message)
+        return self.options.policy.unknown == "retry_if_collapsible" and wire.is_collapsible(self.batch.content.message)
+
+    def respond(self, is_plain: bool) -> None:
+        """Land the batch, in its context."""
+        batch = self.batch
+        if batch.units and batch.task is None:  # else it was cancelled, or a task goes on with it
+            batch.context.run(self.owner.land, batch, is_plain)
 
     async def prepare(self) -> bytes | None:
         limiter = self.owner.limiter
@@ -128,7 +134,7 @@ class BatchSender:
         # For merged calls, the span is current in a task.
         if observer is not None and len(batch.units) > 1:
             return False
-        request = self._request(batch.content, batch)
+        request = self._request(batch, batch)
         batch.requests = [request]
         if not sender.reserve(request):
             return False
@@ -136,15 +142,13 @@ class BatchSender:
             # A copy, as the batch may be dispatched in its context.
             request.flight.span = batch.context.copy().run(partial(observer.attempt, PUSH, batch.users, 0, first=True))
         flight = request.flight
-        if not sender.begin(request, partial(batch.context.run, self.land, batch), flight.started):
+        if not sender.begin(request, request.respond, flight.started):
             return False
         flight.sent = sender.limiter.times.sent(flight.started)
         return True
 
     def land(self, batch: Batch, is_plain: bool) -> None:
         """End a batch without a task: its response is a plain 204. Anything else is left to a task."""
-        if not batch.units or batch.task is not None:
-            return  # it was cancelled, or a task goes on with it
         (request,) = batch.requests
         try:
             verdict = self._sender.accept(request) if is_plain else None
@@ -231,7 +235,7 @@ class BatchSender:
             if len(parts) > 1:
                 await self._split(batch, parts, None)
                 return
-            batch.requests = [self._request(batch.content, parts[0])]
+            batch.requests = [self._request(batch, parts[0])]
         (request,) = batch.requests
         if request.part is batch:  # which is not split
             request.part = BatchPart.of(batch.units)
@@ -260,7 +264,8 @@ class BatchSender:
         left: Left = {}
         part = request.part = _without(left, due, request.part, request.verdict())
         if left:
-            request.body = push_body(part.ids, request.content.message, request.content.custom_fields)
+            content = request.batch.content
+            request.body = push_body(part.ids, content.message, content.custom_fields)
             if request.claim is not None:
                 request.claim.leave(part)
         self._end_left(left, reason)
@@ -296,7 +301,7 @@ class BatchSender:
         if rejected is not None:
             await report(*rejected)
         while wave := splitter.next_wave():
-            await self._send_all(batch, [self._request(batch.content, part) for part in wave], report)
+            await self._send_all(batch, [self._request(batch, part) for part in wave], report)
         for part, verdict in splitter.rest():
             self._pending.settle_part(part, verdict)
 
@@ -333,7 +338,7 @@ class BatchSender:
             groups.setdefault(keys[unit.ask], []).append(unit)
         requests = []
         for key, units in groups.items():
-            next_request = self._request(request.content, BatchPart.of(units, request.attempts))
+            next_request = self._request(request.batch, BatchPart.of(units, request.attempts))
             next_request.is_asked, next_request.key = key is not None, key or request.key
             next_request.own, next_request.number = request.own, request.number
             next_request.rekeyed, next_request.evidence = request.rekeyed, request.evidence
@@ -351,8 +356,9 @@ class BatchSender:
             calls = len({id(unit.call) for unit in part.units})
             self._sender.emit(RequestSplit(status=verdict.status or 0, users=part.users, calls=calls))
 
-    def _request(self, content: Content, part: Batch | BatchPart) -> BatchRequest:
-        units, options, history, claim = part.units, content.options, part.history, None
+    def _request(self, batch: Batch, part: Batch | BatchPart) -> BatchRequest:
+        content, units, history, claim = batch.content, part.units, part.history, None
+        options = content.options
         if options.keyed:
             claim = units[0].call.claims.for_request(content, part)
         ids, deadline = units[0].ids, units[0].deadline
@@ -369,7 +375,7 @@ class BatchSender:
             attempts=history,
             claim=claim,
             owner=self,
-            content=content,
+            batch=batch,
         )
 
 

@@ -127,7 +127,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             fast.release(flight.connection)
         elif fast.start(flight.connection, request, respond):
             self.counters.requests += 1
-            flight.begin(respond)
+            flight.respond, flight.tick = respond, self.timers.add(flight, flight.deadline)
             return True
         flight.connection = None
         return False
@@ -157,7 +157,8 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     def _conclude(self, request: ApiRequest, attempt: Attempt, now: float) -> None:
         flight = request.flight
         flight.tick.pop(flight, None)
-        flight.connection = None
+        # Also the way back to the request, which would be a cycle. The wheel may be about to expire the flight.
+        flight.connection, flight.respond = None, bool
         try:
             self.note(request, attempt)
         finally:

@@ -132,15 +132,12 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
     """The reason why the block was ended, or None. Set by ``expire``."""
     is_waiting: bool = False
     """True if nothing is in flight during the block: then a pause ends it, too."""
-    _respond: Any = None
+    respond: Any = None
+    """Called with False if the deadline expires before a task enters the block. Set by who adds it to the wheel."""
     _task: Any = None
     _cancelling: int = 0
     tick: Any = None
-    """The entries of its tick in the wheel. Set by ``begin``."""
-
-    def begin(self, respond: Respond | None = None) -> None:
-        """Add the deadline to the wheel. ``respond(False)`` is called if it expires before a task enters the block."""
-        self._respond, self.tick = respond, self._timers.add(self, self.deadline)
+    """The entries of its tick in the wheel."""
 
     def __enter__(self) -> Self:
         task = asyncio.current_task(self._timers.loop)
@@ -148,8 +145,8 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
             raise RuntimeError("a send is awaited inside a task")
         self._task = task
         self._cancelling = task.cancelling()
-        if self._respond is None:
-            self.begin()
+        if self.respond is None:
+            self.tick = self._timers.add(self, self.deadline)
         elif self.expired:
             task.cancel()
         return self
@@ -160,7 +157,7 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
         self.tick.pop(self, None)
         # The task keeps the exception that it raises, which keeps its frames, and the callback keeps its request: a way
         # back from here would be a cycle.
-        task, self._task, self._respond = self._task, None, None
+        task, self._task, self.respond = self._task, None, None
         if self.expired is None:
             return False
         return task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
@@ -174,6 +171,6 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
         if self.expired is None:
             self.expired = reason
             if self._task is None:
-                self._respond(False)
+                self.respond(False)
             else:
                 self._task.cancel()

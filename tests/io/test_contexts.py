@@ -25,7 +25,7 @@ from pushsdk import (
     SendAbandoned,
 )
 from pushsdk._core.batching import Batches
-from pushsdk._io.batch_sender import BatchSender
+from pushsdk._io.batch_sender import BatchRequest
 from pushsdk._io.fast_post import HttpConnection
 from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.pending import PendingCalls
@@ -149,18 +149,18 @@ async def test_a_bug_in_taking_an_answer_in_ends_its_call(monkeypatch, caplog):
 
 
 async def test_a_send_that_its_event_or_its_caller_cancels_and_an_answer_that_comes_twice_count_once(monkeypatch):
-    land = BatchSender.land
+    respond = BatchRequest.respond
     sends = []
 
-    def land_twice(sender, batch, is_plain):
-        land(sender, batch, is_plain)
-        land(sender, batch, is_plain)
+    def respond_twice(request, is_plain):
+        respond(request, is_plain)
+        respond(request, is_plain)
 
     def cancel(event):
         if isinstance(event, AttemptEnded) and sends:
             sends[0].cancel()
 
-    monkeypatch.setattr(BatchSender, "land", land_twice)
+    monkeypatch.setattr(BatchRequest, "respond", respond_twice)
     async with meeting(when(only(2), step(take, hold)), on_event=cancel) as (server, client):
         await client.send("warm", HELLO)
         sends.append(client.submit("user", HELLO))
