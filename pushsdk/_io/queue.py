@@ -387,7 +387,7 @@ class QueuedBatch:
         """End the calls whose deadline has expired, and wait for the next deadline."""
         batch = self._batch
         # Rounding may put a deadline at the very end of its tick.
-        due = (int(self.deadline * TICKS_PER_SECOND) + 1) / TICKS_PER_SECOND
+        due = (math.floor(self.deadline * TICKS_PER_SECOND) + 1) / TICKS_PER_SECOND
         latest = max([call.deadline for call in batch.units], default=math.inf)
         if due < latest <= due + 1 / TICKS_PER_SECOND:
             # If the latest deadline falls into this tick, expire all calls together then.

@@ -58,7 +58,7 @@ class TimerWheel:
 
         An empty tick goes when its time comes, before the next is armed, or at one tick in ``DROP_EVERY``.
         """
-        tick = int(deadline * TICKS_PER_SECOND) + 1 if deadline < math.inf else NEVER
+        tick = math.floor(deadline * TICKS_PER_SECOND) + 1 if deadline < math.inf else NEVER
         bucket = self._buckets.get(tick)
         if bucket is None:
             if tick % DROP_EVERY == 0:

@@ -42,7 +42,8 @@ class Work:
         """Remove calls that are complete. Does nothing for a call that never began, and for a call's part."""
         if self.drained is not None:
             self.drained += [unit for unit in units if unit in self.calls]
-        self.calls.difference_update(units)
+        for unit in units:  # ``difference_update`` would make the set's table anew each second time
+            self.calls.discard(unit)
         if self._waiters:
             self.ended(*units)
 
