@@ -57,8 +57,10 @@ class AttemptTimes:
         self._crowd = self._spread = self._scatter = self._joint = 0.0
         # Seconds for each further request in flight; how much of an attempt's time is a queue, if that is certain.
         self._slope = self._queued = 0.0
-        # Time of the last response, or of the first byte since when responses are due; the last start.
-        self._quiet_since = self._started_at = -math.inf
+        # Time of the last response, or of the first byte since when responses are due.
+        self._quiet_since = -math.inf
+        #: Time of the last start: during a silence, of a probe. Set by the limiter.
+        self.started_at = -math.inf
 
     def is_silent(self, now: float) -> bool:
         """Return True if responses are due for so long that the service counts as silent."""
@@ -74,8 +76,8 @@ class AttemptTimes:
         if not self.is_silent(now) or (0 < self._broken < BREAKS and not in_flight):
             return now
         # Negative, so that a probe starts now, if none has in this silence.
-        quiet = self._started_at - self._quiet_since
-        return self._started_at + (quiet * PROBE_AFTER if in_flight else min(quiet, PACE))
+        quiet = self.started_at - self._quiet_since
+        return self.started_at + (quiet * PROBE_AFTER if in_flight else min(quiet, PACE))
 
     def needed(self, others_wait: bool) -> float:
         """Return the seconds that a call must have left to be begun.
@@ -91,10 +93,6 @@ class AttemptTimes:
         certainty = 1.0 if others_wait else self._queued
         longer = self._slope * max(0.0, self.unanswered + 1 - self._crowd)
         return self.usual + certainty * (self.likely - self.usual) + longer
-
-    def started(self, now: float) -> None:
-        """Note that a request starts. During a silence it is a probe."""
-        self._started_at = now
 
     def sent(self, now: float) -> Sent:
         """Note a call's first request byte."""

@@ -262,7 +262,7 @@ class ConcurrencyLimiter:
         return rate if rate > earliest else earliest
 
     def _start(self, now: float, users: int) -> None:
-        self.times.started(now)
+        self.times.started_at = now
         self._adaptive.started(now)
         self.rate_limiter.charge(now, users)
         gap = self._adaptive.gap

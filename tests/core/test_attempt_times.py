@@ -80,7 +80,7 @@ def test_in_a_silence_probes_start_at_growing_distances():
     now = 100.2
     while now < 200.0:
         assert times.not_before(now, 1) <= now
-        times.started(now)
+        times.started_at = now
         times.sent(now)
         starts.append(now - 100.0)
         now = times.not_before(now, 1)
@@ -95,7 +95,7 @@ def test_an_attempt_that_ends_in_a_silence_stalls_the_client_and_measures_nothin
     times.ended(102.0, (100.0, 1), status)
     assert (times.usual, times.likely) == before
     assert times.needed(others_wait=True) == 0.0  # the probe
-    times.started(102.0)
+    times.started_at = 102.0
     assert times.not_before(102.1, 0) == start
 
 
@@ -126,7 +126,7 @@ def test_whatever_happens_a_request_starts_at_last(script):
     for step, seconds in script:
         now += seconds
         if step == "send":
-            times.started(now)
+            times.started_at = now
             sent.append(times.sent(now))
         elif step == "answer":
             times.ended(now, None, 204)
