@@ -255,11 +255,11 @@ class ConcurrencyLimiter:
 
     def _earliest(self, now: float) -> float:
         """Return the time before which no request starts."""
-        earliest, rate = self.times.not_before(now, self._adaptive.in_flight), self.rate_limiter.not_before
+        earliest, rate, times = self._next_start, self.rate_limiter.not_before, self.times
         # ``max`` takes five times as long.
-        if self._next_start > earliest:
-            earliest = self._next_start
-        return rate if rate > earliest else earliest
+        if rate > earliest:
+            earliest = rate
+        return max(earliest, times.not_before(now, self._adaptive.in_flight)) if times.is_silent(now) else earliest
 
     def _start(self, now: float, users: int) -> None:
         self.times.started_at = now
