@@ -86,12 +86,17 @@ class Heads:
         self.url = lru_cache(64)(lambda operation: base_url.joinpath(*operation.path.split("/")))
         #: A push's head by key; a client with tenants has many keys.
         self.of_push = lru_cache(1024)(lambda key: self._make(PUSH, key, None))
+        # The latest key and its head: the table takes 700 instructions.
+        self._key: Secret | None = None
+        self._head: Any = None
 
     def of(self, operation: Operation, key: Secret, extra: Mapping[str, str] | None) -> tuple[RequestHead, bytes]:
         """Return a request's head, and the lines to add to it for these ``extra`` headers."""
         if operation is not PUSH or (extra and not self._names.isdisjoint(map(str.lower, extra))):
             return self._make(operation, key, extra), b""
-        return self.of_push(key), _lines_of(extra) if extra else b""
+        if key is not self._key:
+            self._key, self._head = key, self.of_push(key)
+        return self._head, _lines_of(extra) if extra else b""
 
     def headers(self, key: Secret, extra: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return a request's headers."""
