@@ -270,11 +270,11 @@ DEADLINES = [
         "_io.sender:RequestSender.begin",
         """
             flight, fast = request.flight, self.transport.fast
-            if not may_begin:
+            if now == math.inf:
                 fast.release(flight.connection)
             elif fast.start(flight.connection, request, respond):
                 self.counters.requests += 1
-                flight.begin(respond)
+                flight.respond, flight.tick = respond, self.timers.add(flight, flight.deadline)
                 return True
             flight.connection = None
             return False
