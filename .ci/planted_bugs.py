@@ -1097,8 +1097,8 @@ AUDIENCES = [
     ),
     Bug(
         "a quotation mark in a late row is part of an id",
-        "_audience.sql_query:_plain_options",
-        "return []",
+        "_audience.sql_query:_plain_call",
+        "return call",
         "tests/audience/test_sql_query.py::test_quotation_marks_may_come_late_and_be_others",
     ),
     Bug(

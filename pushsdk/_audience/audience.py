@@ -61,7 +61,7 @@ _Made = Annotated[
 ArrowStream = Annotated[
     Any,
     Rule(
-        "a table with an Arrow stream, for example a polars or pandas DataFrame or a pyarrow Table",
+        "a table with an Arrow stream, for example a polars or pandas DataFrame (not a LazyFrame) or a pyarrow Table",
         lambda table: hasattr(table, "__arrow_c_stream__"),
     ),
 ]
@@ -105,15 +105,14 @@ class Audience:
         """
         name = check_path("path", path, "users.csv")
         check("primary_key", primary_key, str, ValidationError)
-        suffix = PurePath(name).suffix.lower()
+        pattern, suffix = list_files(name).pattern, PurePath(name).suffix.lower()
         if suffix == ".parquet":
-            return cls(ParquetFiles(name, key=primary_key))
+            return cls(ParquetFiles(pattern, key=primary_key))
         if suffix not in FORMATS:
             kind = f"that ends in {printable(suffix, 20)!r}" if suffix else "without an ending"
-            list_files(name)  # a missing file is the first error
             text = f"a file {kind} can't be read: use {', '.join(['.parquet', *FORMATS])}, or a query"
             raise ValidationError(Advice(text, "{earlier_run}" if suffix == ".run" else ""))
-        return cls(TextFiles(name, key=primary_key, form=FORMATS[suffix]))
+        return cls(TextFiles(pattern, key=primary_key, form=FORMATS[suffix]))
 
     @classmethod
     def query(cls, sql: str, *, primary_key: str = "user_id") -> "Audience":
@@ -140,7 +139,7 @@ class Audience:
     def lines(cls, file: IO[bytes], *, name: str = "standard input") -> "Audience":
         """Return the users in a binary stream, one id a line. The stream can be read once, and is not closed."""
         check("file", file, _BinaryStream, ValidationError)
-        return cls(TextFiles(file, name=name, key="user_id", form=read_text))
+        return cls(TextFiles(name, key="user_id", form=read_text, stream=file))
 
     @property
     def source(self) -> str:

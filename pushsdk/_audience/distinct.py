@@ -32,11 +32,10 @@ _BLOAT = 10
 _SEEN, _WAITING = 0.6, 0.25
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_ids = msgspec.msgpack.Decoder(list[str]).decode
 
 Row = tuple[str, dict[str, Any]]
 """A user id, and the other columns in the row."""
-_decode_rows = msgspec.msgpack.Decoder(list[Row]).decode
+_decode: Any = msgspec.msgpack.Decoder(list[str | Row]).decode
 
 
 class Distinct(AbstractContextManager["Distinct"]):
@@ -90,10 +89,9 @@ class Distinct(AbstractContextManager["Distinct"]):
             return
         self._seen = set()  # no id on disk is in it
         spill, excluded = self._spills
-        decode = _decode_rows if self._rows else _decode_ids
         for blocks, ids in zip(spill.parts(), excluded.parts(), strict=True):
-            fresh = self._first(itertools.chain.from_iterable(map(decode, blocks)))
-            yield from self._left(fresh, set().union(*map(_decode_ids, ids)))
+            fresh = self._first(itertools.chain.from_iterable(map(_decode, blocks)))
+            yield from self._left(fresh, set().union(*map(_decode, ids)))
 
     def _keep(self, ids: Collection[str], known: set[str]) -> None:
         known.update(ids)

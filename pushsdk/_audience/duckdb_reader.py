@@ -12,7 +12,6 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -84,10 +83,10 @@ def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
     except duckdb.Error as error:
         kind = type(error).__name__
         if kind == "OutOfMemoryException":
-            raise ValidationError(f"{printable(name)}: DuckDB needs more than the {MEMORY} it may use") from None
-        if "extension httpfs" in str(error):
-            raise ValidationError(f"{printable(name)}: only local files are read, download it first") from None
-        if NO_TEXT in str(error):
+            text = f"DuckDB needs more than the {MEMORY} it may use"
+        elif "extension httpfs" in str(error):
+            text = "only local files are read, download it first"
+        elif NO_TEXT in str(error):
             text = NO_TEXT
         elif kind in _SHOWABLE:
             text = printable(str(error).partition("\n")[0])
@@ -96,16 +95,6 @@ def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
             place = f" ({line[0]})" if line else ""
             text = unfit or f"DuckDB stopped with {kind}{place}; its words are left out, as they may quote the data"
         raise ValidationError(f"{printable(name)}: {text}") from None
-
-
-def check_select(db: Connection, sql: str) -> None:
-    """Raise ValidationError unless the SQL is one SELECT statement."""
-    try:
-        kinds = [statement.type.name for statement in db.extract_statements(sql)]
-    except ValueError:  # a kind of statement that the Python package has no name for
-        kinds = []
-    if kinds != ["SELECT"]:
-        raise ValidationError("the query is not one SELECT statement")
 
 
 # The SQL for an id's text, by column type. The first pattern that matches counts.
@@ -124,8 +113,8 @@ THEN 'JSON of type ' || json_type(value) || ': a text or an integer is needed' E
 """
 # Advice for other column types.
 _ID_FIXES = {
-    "DOUBLE": "CAST({0} AS BIGINT) in a query, if all are whole and have at most 15 digits",
-    "FLOAT": "CAST({0} AS BIGINT) in a query, if all are whole and have at most 7 digits",
+    "DOUBLE": "CAST({0} AS BIGINT) in a query, Int64 in pandas, if all are whole and have at most 15 digits",
+    "FLOAT": "CAST({0} AS BIGINT) in a query, Int64 in pandas, if all are whole and have at most 7 digits",
     r"DECIMAL\(.*": "CAST({0} AS HUGEINT) in a query, if all are whole",
     r".*\[\d*\]": "unnest({0}) in a query",
     r"STRUCT\(.*": "write {0}.field in a query, for the field that holds the id",
@@ -210,7 +199,7 @@ class DuckdbSource(ABC):
 
     is_file = False
 
-    def __init__(self, name: str, key: str) -> None:
+    def __init__(self, name: str, *, key: str) -> None:
         self._name = name
         self._key = key
         with self._opened() as db:
@@ -241,9 +230,11 @@ class DuckdbSource(ABC):
 
     def rows(self, counts: ReadCounts, columns: Collection[str] | None) -> Iterator[list[Row]]:
         with self._opened() as db:
-            types = shown_types(db)
-            names = [name for name in types if name != self._key and (columns is None or name in columns)]
-            fields = ", ".join([f"{literal(name)}, {self._value_sql(name, types[name])}" for name in names])
+            fields = ", ".join(
+                f"{literal(name)}, {self._value_sql(name, kind)}"
+                for name, kind in shown_types(db).items()
+                if name != self._key and (columns is None or name in columns)
+            )
             for rows in self._select(db, f"CAST(json_object({fields}) AS VARCHAR)", size=ROWS):
                 batch = [(user, self._fields(text, row)) for row, (user, text) in enumerate(rows, counts.read + 1)]
                 counts.read += len(rows)
@@ -275,9 +266,9 @@ class DuckdbSource(ABC):
     def _opened(self) -> AbstractContextManager[Connection]:
         """Open a database with the view."""
 
-    def _parts(self, db: Connection) -> Iterator[str]:
-        """Yield the name of each part while the view shows its rows; each counts its rows from 1."""
-        yield self._name
+    def _parts(self, db: Connection) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield the name and column types of each part while the view shows its rows; each counts its rows from 1."""
+        yield self._name, shown_types(db)
 
     def _select(self, db: Connection, *others: str, tail: str = "", size: int = BATCH) -> Iterator[list[Any]]:
         """Yield the rows in batches: the id, and the other columns. Raises ValidationError for a bad id."""
@@ -290,8 +281,8 @@ class DuckdbSource(ABC):
 
     def _bad_id(self, db: Connection) -> ValidationError:
         key = printable(self._key, 60)
-        for part in self._parts(db):
-            columns = f"{id_expression(part, self._key, shown_types(db))} AS id, to_json({quoted(self._key)}) AS value"
+        for part, types in self._parts(db):
+            columns = f"{id_expression(part, self._key, types)} AS id, to_json({quoted(self._key)}) AS value"
             rows = f"(SELECT row_number() OVER () AS number, {columns} FROM {VIEW})"
             first = f"SELECT number, {_PROBLEM} FROM {rows} WHERE coalesce(id, '') = '' ORDER BY number LIMIT 1"
             for number, problem in db.execute(first).fetchall():
@@ -301,13 +292,13 @@ class DuckdbSource(ABC):
 
 
 class ParquetFiles(DuckdbSource):
-    """The Parquet files that a path names. Columns are matched by name, and may be missing in some files."""
+    """The Parquet files with an absolute path, or that match a pattern.
+
+    Columns are matched by name, and may be missing in some files.
+    """
 
     is_file = True
     _UNFIT = "damaged, or no Parquet file"
-
-    def __init__(self, path: str, *, key: str) -> None:
-        super().__init__(list_files(path).pattern, key)
 
     def description(self) -> str:
         return list_files(self._name).description(self._key)
@@ -315,14 +306,11 @@ class ParquetFiles(DuckdbSource):
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
         listing = list_files(self._name)
-        if not listing.stamps:
-            raise ValidationError(f"{printable(self._name)} is or matches a named pipe: save its content to a file")
+        listing.check_regular()
         key, kinds = self._key, set[str]()
         with connection() as db:
-            # Each file alone: DuckDB would unite a float and a text to a text.
-            for part in self._parts(db):
-                # DuckDB ignores case.
-                types = {key if name.lower() == key.lower() else name: kind for name, kind in shown_types(db).items()}
+            # Each alone: DuckDB would unite a float and a text to a text.
+            for part, types in self._parts(db, _one_of_each_schema(db, listing.paths)):
                 id_expression(part, key, types)  # raises
                 kinds.add(types[key])
             # As a UUID or JSON, a text would change.
@@ -336,19 +324,39 @@ class ParquetFiles(DuckdbSource):
                 yield db
         listing.check_unchanged()
 
-    def _parts(self, db: Connection) -> Iterator[str]:
-        for path in list_files(self._name).paths:
-            with duckdb_errors(str(path), unfit=self._UNFIT):
+    def _parts(self, db: Connection, paths: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, str]]]:
+        key = self._key
+        for path in paths or list_files(self._name).paths:
+            with duckdb_errors(path, unfit=self._UNFIT):
                 _show(db, [path])
-            yield str(path)
+            # DuckDB ignores case.
+            types = shown_types(db).items()
+            yield path, {key if name.lower() == key.lower() else name: kind for name, kind in types}
 
 
-def _show(db: Connection, paths: Sequence[Path]) -> None:
+def _listed(paths: Sequence[str]) -> str:
+    """Return the SQL list of files. DuckDB would read a name with special characters as a pattern."""
+    files = [literal(re.sub(r"([*?\[])", r"[\1]", path)) for path in paths]
+    return f"[{', '.join(files)}]"
+
+
+def _one_of_each_schema(db: Connection, paths: Sequence[str]) -> Sequence[str]:
+    """Return the first file of each schema, or all files if one can't be read."""
+    schemas = (
+        f"SELECT file_name, list((name, duckdb_type, num_children)) AS schema FROM parquet_schema({_listed(paths)})"
+    )
+    with suppress(duckdb_module().Error):
+        first = f"SELECT min(file_name) FROM ({schemas} GROUP BY file_name) GROUP BY schema ORDER BY 1"
+        return [path for (path,) in db.execute(first).fetchall()]
+    return paths
+
+
+def _show(db: Connection, paths: Sequence[str]) -> None:
     """Have the view show these Parquet files."""
-    # DuckDB would read a name with these characters as a pattern.
-    files = ", ".join([literal(re.sub(r"([*?\[])", r"[\1]", str(path))) for path in paths])
-    options = "union_by_name = true, hive_partitioning = false"
-    db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS SELECT * FROM read_parquet([{files}], {options})")
+    db.execute(
+        f"CREATE OR REPLACE TEMP VIEW {VIEW} AS SELECT * FROM read_parquet({_listed(paths)}, "
+        "union_by_name = true, hive_partitioning = false)"
+    )
 
 
 class ArrowTable(DuckdbSource):
@@ -367,7 +375,7 @@ class ArrowTable(DuckdbSource):
         self._table = table
         # The rows at the first reading. Set by _opened.
         self._rows: int | None = None
-        super().__init__(name, key)
+        super().__init__(name, key=key)
 
     def description(self) -> str:
         return f"a {type(self._table).__name__} in memory"

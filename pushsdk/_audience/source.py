@@ -105,21 +105,19 @@ def unreadable(name: str, error: OSError) -> ValidationError:
     return ValidationError(f"{printable(name)} can't be read: {error.strerror or type(error).__name__}")
 
 
-class PlainIds:
+class PlainIds(msgspec.Struct):
     """A source of ids without other columns. ``read`` begins a new reading."""
 
-    is_file = False
+    name: str
+    read: Callable[[], Iterator[list[str]]]
+    is_file: bool = False
     columns: Sequence[str] = ()
 
-    def __init__(self, name: str, read: Callable[[], Iterator[list[str]]]) -> None:
-        self._name = name
-        self._read = read
-
     def description(self) -> str:
-        return self._name
+        return self.name
 
     def ids(self, counts: ReadCounts) -> Iterator[list[str]]:
-        for batch in self._read():
+        for batch in self.read():
             counts.read += len(batch)
             yield batch
 
@@ -127,7 +125,7 @@ class PlainIds:
         return ([(user, {}) for user in users] for users in self.ids(counts))
 
     def place_of(self, is_wanted: object) -> str:
-        return self._name
+        return self.name
 
 
 class FileListing(msgspec.Struct, frozen=True):
@@ -135,20 +133,29 @@ class FileListing(msgspec.Struct, frozen=True):
 
     pattern: str
     """The absolute path or pattern."""
-    paths: tuple[Path, ...]
+    paths: tuple[str, ...]
     stamps: tuple[tuple[int, int], ...]
-    """Bytes and modification time of each file, in nanoseconds since the epoch; none if one is a named pipe."""
+    """Bytes and modification time of each file, in nanoseconds since the epoch; none if one is a pipe or a device."""
 
     def description(self, key: str) -> str:
         """Return the path, the id column unless it has the default name, and a part that changes when a file does."""
         size = sum(size for size, _ in self.stamps)
         name = printable(self.pattern, 1000) + ("" if key == "user_id" else f", {printable(key)}")
-        if str(self.paths[0]) == self.pattern:
+        if self.paths[0] == self.pattern:
             seconds, rest = divmod(self.stamps[0][1], 10**9)
-            modified = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            return f"{name} ({size} bytes, modified {modified}.{rest:09}Z)"
-        digest = hashlib.sha256(repr((self.paths, self.stamps)).encode(errors="replace")).hexdigest()[:16]
+            modified = datetime.fromtimestamp(seconds, UTC)
+            return f"{name} ({size} bytes, modified {modified:%Y-%m-%dT%H:%M:%S}.{rest:09}Z)"
+        digest = hashlib.sha256(repr((tuple(map(Path, self.paths)), self.stamps)).encode(errors="replace")).hexdigest()[
+            :16
+        ]
         return f"{name} ({len(self.paths)} files, {size} bytes, state {digest})"
+
+    def check_regular(self) -> None:
+        """Raise ValidationError if a file is a pipe or a device, which can be read only once."""
+        if not self.stamps:
+            raise ValidationError(
+                f"{printable(self.pattern)} is or matches a pipe or a device: save its content to a file"
+            )
 
     def check_unchanged(self) -> None:
         """Raise ValidationError if a file changed, or if the pattern matches other files now."""
@@ -162,7 +169,7 @@ class FileListing(msgspec.Struct, frozen=True):
 _NO_FILE = (
     ("://", ": only local files are read, download it first"),
     (r"(?i)^(select|from|with)\s", ": it looks like SQL, which {query} takes"),
-    ("^[^./]*$", ": a broadcast reads its users from a file; send takes ids"),
+    ("^[^./]*$", ": a broadcast reads its users from a file; send takes ids, and exclude a list of ids"),
 )
 
 
@@ -186,9 +193,9 @@ def found_files(path: str) -> FileListing:
         stats = list(map(os.stat, paths))
     except OSError as error:
         raise unreadable(error.filename, error) from None
-    has_pipe = any(stat.S_ISFIFO(found.st_mode) for found in stats)
-    stamps = tuple((found.st_size, found.st_mtime_ns) for found in stats if not has_pipe)
-    return FileListing(pattern, tuple(map(Path, paths)), stamps)
+    is_regular = all(stat.S_ISREG(found.st_mode) for found in stats)
+    stamps = tuple((found.st_size, found.st_mtime_ns) for found in stats if is_regular)
+    return FileListing(pattern, tuple(paths), stamps)
 
 
 def list_files(path: str) -> FileListing:

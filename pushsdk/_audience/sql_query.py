@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -19,7 +19,6 @@ from pushsdk._audience.duckdb_reader import (
     VIEW,
     Connection,
     DuckdbSource,
-    check_select,
     column_types,
     connection,
     duckdb_errors,
@@ -32,12 +31,6 @@ from pushsdk._audience.query_plan import Json, Origins, origins_of
 from pushsdk._audience.source import FileListing, found_files, printable
 from pushsdk._core.errors import ValidationError
 
-# A text where a table or an argument may be. A pattern has a slash or a suffix: others such as '*' match by chance. A
-# comment is no pattern.
-_NAMED = re.compile(
-    r"""(?i)(?:\bfrom|join|table|pivot|summarize|[(\[,])\s*['"]+(?!/\*)([^'"]*(?:/|\.\w)[^'"]*|[^'"*?[]+)"""
-)
-
 
 class SqlQuery(DuckdbSource):
     """One SELECT result. The query may name files."""
@@ -45,7 +38,7 @@ class SqlQuery(DuckdbSource):
     def __init__(self, sql: str, *, key: str) -> None:
         self._sql = sql
         self._folder = os.getcwd()
-        super().__init__("the query", key)
+        super().__init__("the query", key=key)
 
     def description(self) -> str:
         digest = hashlib.sha256(self._sql.encode(errors="replace")).hexdigest()[:16]
@@ -53,21 +46,36 @@ class SqlQuery(DuckdbSource):
 
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
-        files = [*self._files()]
+        tables: list[Json] = []
+
+        def noted(node: Json) -> Json:
+            if node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION"):
+                tables.append(node)
+            return node
+
         with connection() as db, duckdb_errors(self._name):
-            check_select(db, self._sql)
-            _show_texts(db, self._sql, self._key)
+            tree = _called(db, "serialize_sql", self._sql, noted)
+            if len(tree.get("statements", ())) != 1:
+                raise ValidationError(
+                    f"the query is not one SELECT statement: {printable(tree.get('error_message', 'write one'))}"
+                )
+            files = [*self._files(db, tables)]
+            if _reader_of(db, self._sql):
+                _show_texts(db, self._sql, self._key, tree, tables)
+            else:
+                db.execute(f"CREATE TEMP VIEW {VIEW} AS {self._sql}")  # or DuckDB says what is wrong
             yield db
         for listing in files:
             listing.check_unchanged()
 
-    def _files(self) -> Iterator[FileListing]:
-        """Yield the files that texts in the query name, from the folder where the query was made."""
-        for text in map(os.path.expanduser, _NAMED.findall(self._sql)):
-            listing = found_files(os.path.join(self._folder, text))
+    def _files(self, db: Connection, tables: Sequence[Json]) -> Iterator[FileListing]:
+        """Yield the files that the query names, from the folder where the query was made."""
+        for name in map(os.path.expanduser, map(str, _names_in(db, tables))):
+            listing = found_files(os.path.join(self._folder, name))
             if not listing.paths:
                 continue
-            if os.getcwd() != self._folder and not os.path.isabs(text):
+            listing.check_regular()
+            if os.getcwd() != self._folder and not os.path.isabs(name):
                 raise ValidationError(
                     f"the query names files in {printable(self._folder)}, which was the working directory before: "
                     "write their absolute paths"
@@ -91,12 +99,12 @@ class _Source(msgspec.Struct):
 
     table: str
     """The table, and later the view, that takes its place."""
+    named: str
+    """The table or table function in the query."""
     call: str
-    """The table function with its arguments."""
+    """The same, for CSV with options for plain quotation marks."""
     reader: str
     """CSV or JSON if types are guessed, else empty."""
-    plain: Sequence[str]
-    """Options to add in any case."""
     types: dict[str, str]
     text: dict[str, str] = {}
     """The types to state: for the columns that may feed the ids and have a guessed type. Only texts keep the ids."""
@@ -105,7 +113,7 @@ class _Source(msgspec.Struct):
         """Set ``text``, and the types in the table. ``origins`` are the columns that feed the ids; None if any may."""
         # Without guesses, a CSV column is text, and a JSON file has one column unless the columns are stated.
         option = "auto_type_candidates = ['VARCHAR']" if self.reader == "CSV" else "maximum_depth = 0"
-        stated = column_types(db, self._with(option))
+        stated = column_types(db, _call_with(self.call, option))
         if self.reader == "JSON" and stated != self.types:
             # In JSON text, too, as a later number would change in it.
             stated = dict.fromkeys(self.types, "")
@@ -117,13 +125,13 @@ class _Source(msgspec.Struct):
 
     def show(self, db: Connection) -> bool:
         """Create the view, with text in the columns that feed the ids. Return False if the file can't be read so."""
-        if not {"VARCHAR", "VARCHAR[]"}.issuperset(self.text.values()) or _has_numbered(self):
-            return False
         types = {**self.types, **self.text}
         # DuckDB would write the number 1e3 as the text 1000.0.
         texts = self.text.items() if self.reader == "JSON" else ()
         values = {column: text.replace("VARCHAR", "JSON") for column, text in texts}
-        call = self._with(self._option({**types, **values})) if self.text else self._with()
+        if not {"VARCHAR", "VARCHAR[]"}.issuperset(self.text.values()) or _has_numbered(types, values):
+            return False
+        call = _call_with(self.call, self._option({**types, **values})) if self.text else self.call
         written = [f"{_WRITTEN[kind].format(quoted(column))} AS {quoted(column)}" for column, kind in values.items()]
         replaced = f" REPLACE ({', '.join(written)})" if written else ""
         db.execute(f"CREATE OR REPLACE TEMP VIEW {self.table} AS SELECT *{replaced} FROM {call}")
@@ -138,25 +146,25 @@ class _Source(msgspec.Struct):
         # No guess: it may change an id, and its parts may be keys that are ids.
         types = {column: kind if _PLAIN.match(kind) else "JSON" for column, kind in self.types.items()}
         kept = [column for column, kind in self.text.items() if kind != self.types[column]]
-        return printable(f"{self._option({**types, **dict.fromkeys(kept, 'VARCHAR')})} in {self.call}", 2000)
+        return printable(f"{self._option({**types, **dict.fromkeys(kept, 'VARCHAR')})} in {self.named}", 2000)
 
     def _option(self, types: Mapping[str, str]) -> str:
         """Return the option that states types. In CSV, DuckDB still guesses the other types."""
         name, columns = ("types", self.text) if self.reader == "CSV" else ("columns", types)
         return f"{name} = {{{', '.join(f'{literal(column)}: {literal(types[column])}' for column in columns)}}}"
 
-    def _with(self, *options: str) -> str:
-        return _call_with(self.call, *self.plain, *options)
-
 
 def _call_with(call: str, *options: str) -> str:
-    return ", ".join([call.removesuffix(")"), *options]) + ")" if options else call
+    return ", ".join([call.removesuffix(")"), *options]) + ")"
 
 
-def _has_numbered(source: _Source) -> bool:
-    """Return True if DuckDB may have numbered a JSON key that differs from another only in case: no key in the file."""
-    folded = {name.casefold() for name in source.types} if source.text and source.reader == "JSON" else set()
-    return any(re.sub(r"_\d+$", "", name) in folded - {name} for name in folded)
+def _has_numbered(names: Iterable[str], texts: object) -> bool:
+    """Return True if DuckDB may have numbered a JSON key that differs from another only in case: no key in the file.
+
+    It matters only if some are read as ``texts``.
+    """
+    folded = {name.casefold() for name in names}
+    return any(texts and re.sub(r"_\d+$", "", name) in folded - {name} for name in folded)
 
 
 def _show(db: Connection, sql: str, sources: Sequence[_Source]) -> bool:
@@ -168,33 +176,25 @@ def _show(db: Connection, sql: str, sources: Sequence[_Source]) -> bool:
     return False
 
 
-_FIX = "types = {'user_id': 'VARCHAR'} in read_csv('users.csv')"
-
-# Function names in a plan. Those that end in _OBJECTS guess no types.
-_READER = re.compile(r'"READ_(CSV|N?D?JSON)(_AUTO)? *"')
-
-
 def _reader_of(db: Connection, select: str) -> str | None:
     """Return CSV or JSON if a query reads a file whose types are guessed, else an empty text; None for wrong SQL."""
     with suppress(duckdb_module().Error):
         [(_, plan)] = db.execute(f"EXPLAIN (FORMAT json) {select}").fetchall()
-        found = _READER.search(plan)
+        # Those that end in _OBJECTS guess no types.
+        found = re.search(r'"READ_(CSV|N?D?JSON)(_AUTO)? *"', plan)
         return found[1].removeprefix("ND") if found else ""
     return None
 
 
-def _show_texts(db: Connection, sql: str, key: str) -> None:
+def _show_texts(db: Connection, sql: str, key: str, tree: Json, tables: Sequence[Json]) -> None:
     """Create the result view for a query, with text in the columns that feed the ids.
 
     Raises ValidationError if these columns can't be found, or if the query needs their guessed types.
     """
-    if not _reader_of(db, sql):
-        db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {sql}")  # or DuckDB says what is wrong
-        return
-    tree = json.loads(_called(db, "json_serialize_sql", sql))
     sources: list[_Source] = []
-    _replace_sources(db, tree, sources)
-    query = _called(db, "json_deserialize_sql", json.dumps(tree))
+    for node in tables:
+        _replace_source(db, node, sources)
+    query = _called(db, "deserialize_sql", json.dumps(tree))
     origins, _ = _origins(db, query, key)
     fixes = _fixes(db, query, key, sources, origins)
     # The query itself if it has a column that is in no table, such as filename.
@@ -209,8 +209,6 @@ def _show_texts(db: Connection, sql: str, key: str) -> None:
 
 def _fixes(db: Connection, query: str, key: str, sources: Sequence[_Source], origins: Origins | None) -> list[str]:
     """Return the types to state. The tables are gone then."""
-    # A file that is named by a text has no table.
-    fixes = [_FIX] if _reader_of(db, query) else []
     numbers = _origins(db, query, key, "^(?!.*VARCHAR)")[1]
     for source in sources:
         if source.reader:
@@ -219,7 +217,7 @@ def _fixes(db: Connection, query: str, key: str, sources: Sequence[_Source], ori
     ordered = numbers & _origins(db, query, key, "VARCHAR")[1]
     for source in sources:
         db.execute(f"DROP TABLE {source.table}")
-    return fixes + [source.fix(ordered) for source in sources if source.text]
+    return [source.fix(ordered) for source in sources if source.text]
 
 
 def _origins(db: Connection, query: str, key: str, kind: str = "") -> tuple[Origins | None, Origins]:
@@ -230,45 +228,56 @@ def _origins(db: Connection, query: str, key: str, kind: str = "") -> tuple[Orig
     with suppress(duckdb_module().Error, LookupError, TypeError, ValueError, RecursionError):
         names = [*column_types(db, f"({query})")]
         # A missing key is an error later.
-        plan = json.loads(_called(db, "json_serialize_plan", query))["plans"][0]
+        plan = _called(db, "serialize_plan", query)["plans"][0]
         return origins_of(plan, names, key, kind) if key in names else (frozenset(), frozenset())
     return None, frozenset()
 
 
-def _called(db: Connection, function: str, argument: str) -> str:
-    [(result,)] = db.execute(f"SELECT {function}(?)", [argument]).fetchall()
-    return str(result)
+def _called(db: Connection, function: str, argument: str, hook: Any = None) -> Any:
+    [(result,)] = db.execute(f"SELECT to_json(json_{function}(?))", [argument]).fetchall()
+    return json.loads(result, object_hook=hook)
 
 
-def _replace_sources(db: Connection, node: Any, sources: list[_Source]) -> None:
-    """Replace each file and table function in a parsed query by an empty table, and add it to ``sources``."""
-    for part in node.values() if isinstance(node, dict) else node:
-        if isinstance(part, (dict, list)):
-            _replace_sources(db, part, sources)
-    if isinstance(node, dict) and node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION"):
-        _replace_source(db, node, sources)
+def _names_in(db: Connection, tables: Sequence[Json]) -> Iterator[Any]:
+    """Yield the names and patterns of the files that table functions read, and the names of tables, which may be files.
+
+    Raises ValidationError for a function that takes SQL, as the files in it are not known.
+    """
+    for node in tables:
+        if "function" not in node:
+            yield node["table_name"]
+            continue
+        function = node["function"]
+        if re.match("query|json_execute", function["function_name"]):
+            raise ValidationError(f"the query: write the query or table itself, not in {function['function_name']}")
+        if re.match("read_|parquet_|sniff_csv|glob", function["function_name"]):
+            # Before DuckDB 2, an argument had no name.
+            first = (function.get("children") or function["arguments"])[0]
+            constant = _called(db, "serialize_sql", "SELECT 1")
+            constant["statements"][0]["node"]["select_list"] = [first.get("expression", first)]
+            [(value,)] = db.execute(_called(db, "deserialize_sql", json.dumps(constant))).fetchall()
+            yield from value if isinstance(value, list) else [value]
 
 
 def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
-    tree = json.loads(_called(db, "json_serialize_sql", f"FROM pushsdk_{len(sources)}"))
+    tree = _called(db, "serialize_sql", f"FROM pushsdk_{len(sources)}")
     select = tree["statements"][0]["node"]
     table = select["from_table"]
     select["from_table"] = {**node, "alias": "", "sample": None, "column_name_alias": []}
-    call = _called(db, "json_deserialize_sql", json.dumps(tree)).removeprefix("SELECT * FROM ")
+    call = _called(db, "deserialize_sql", json.dumps(tree)).removeprefix("SELECT * FROM ")
     reader = _reader_of(db, f"FROM {call}")
     if reader is None:
         return  # a common table expression, or a function that reads another table's columns
     if "function" in node:
         alias = node["function"]["function_name"]
-        if reader and not alias.startswith("read_"):
-            return  # the file's name is in a text
     else:
         alias = node["table_name"].rpartition("/")[2].partition(".")[0]
         call = f"read_{reader.lower()}({literal(node['table_name'])})" if reader else call
-    name, plain = table["table_name"], _plain_options(db, call) if reader == "CSV" else []
-    source = f"FROM {_call_with(call, *plain)} LIMIT 0"
-    db.execute(f"DROP VIEW IF EXISTS {name}; CREATE TEMP TABLE {name} AS {source}")
-    sources.append(_Source(name, call, reader, plain, column_types(db, name)))
+    name, named = table["table_name"], call
+    if reader == "CSV":
+        call = _plain_call(db, call)
+    db.execute(f"CREATE TEMP TABLE {name} AS FROM {call} LIMIT 0")
+    sources.append(_Source(name, named, call, reader, column_types(db, name)))
     table.update(alias=node["alias"] or alias, sample=node["sample"], column_name_alias=node["column_name_alias"])
     node.clear()
     node.update(table)
@@ -277,25 +286,23 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
 # Guesses lose users or change ids, as their signs may come late, or belong to an id. The first options that a file can
 # be read with are added to a call.
 _QUOTES = ("quote = '\"', escape = '\"'", "quote = '\"'", "quote = ''")
-_COMMENTS = "comment = ''"
 # As many rows as DuckDB looks at to guess.
 _SAMPLE = "LIMIT 20480"
 
 
-def _plain_options(db: Connection, call: str) -> list[str]:
-    """Return options for double quotation marks or none, and for no comments.
+def _plain_call(db: Connection, call: str) -> str:
+    """Add options for double quotation marks or none, and for no comments.
 
     Raises ValidationError if DuckDB guesses others and finds other rows, as its signs may belong to the ids.
     """
     quotes = ("",) if re.search(r'\("(quote|escape)" =', call) else _QUOTES
-    comments = "" if '("comment" =' in call else _COMMENTS
+    comments = "" if '("comment" =' in call else "comment = ''"
     for quote in quotes:
-        options = [*filter(None, (quote, comments))]
-        plain = _call_with(call, *options)
+        plain = _call_with(call, *filter(None, (quote, comments)))
         with suppress(duckdb_module().Error):
             if db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
                 break
-            return options
+            return plain
     db.execute(f"FROM {call} {_SAMPLE}").fetchall()  # raises if the file is no CSV
     text = "quotation marks or comments that DuckDB guesses may belong to ids: state quote = '\"' or quote = '''', and"
     raise ValidationError(f"the query: {text} comment = '#' or comment = '' in {printable(call)}")

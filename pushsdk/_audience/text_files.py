@@ -76,21 +76,20 @@ Form = Callable[[IO[bytes], ReadContext], Iterator[Any]]
 
 
 class TextFiles:
-    """Files in one format, or a stream that can be read once."""
+    """Files in one format, or a stream that can be read once. ``name`` is the files' absolute path or pattern."""
 
-    def __init__(self, path: str | IO[bytes], *, name: str = "", key: str, form: Form) -> None:
-        # Raises if there is no such file.
-        listing = list_files(path) if isinstance(path, str) else None
-        self._path = listing.pattern if listing else path
-        self._name = listing.pattern if listing else name
+    def __init__(self, name: str, *, key: str, form: Form, stream: IO[bytes] | None = None) -> None:
+        self._name = name
         self._key = key
         self._form = form
-        self.is_file: bool = bool(listing and listing.stamps)
+        self._stream = stream
+        stamps = list_files(name).stamps if stream is None else ()
+        self.is_file = bool(stamps)
         """False for a stream, and if a file is a pipe: these can be read only once."""
         # Set when such a one is read.
         self._is_spent = False
         self.columns: list[str] = []
-        if listing and any(size for size, _ in listing.stamps):
+        if any(size for size, _ in stamps):
             # Raises if the first row has no id.
             next(self._read(1, counts=ReadCounts(), rows=False, columns=(), header=self.columns), [])
 
@@ -134,17 +133,17 @@ class TextFiles:
         if self._is_spent:
             raise ValidationError(f"{printable(self._name)} can be read only once: save it to a file")
         self._is_spent = not self.is_file
-        if not isinstance(self._path, str):
-            yield self._name, self._path
+        if self._stream is not None:
+            yield self._name, self._stream
             return
-        listing = list_files(self._path)
+        listing = list_files(self._name)
         for path in listing.paths:
             try:
-                file = path.open("rb")
+                file = open(path, "rb")  # noqa: SIM115 # closed below
             except OSError as error:
-                raise unreadable(str(path), error) from None
+                raise unreadable(path, error) from None
             with file:
-                yield str(path), file
+                yield path, file
         listing.check_unchanged()
 
 
@@ -202,10 +201,10 @@ def read_text(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
 
 
 def read_csv(file: IO[bytes], context: ReadContext, delimiter: str | None = None) -> Iterator[Any]:
-    """Read a table with a header. ``delimiter`` defaults to the result of ``delimiter_of`` for the header."""
+    """Read a table with a header. ``delimiter`` defaults to the most frequent one outside quotes."""
     lines = (f"{line}\n" for line in _lines(file, context))
     head, mark = _head_of(lines)
-    delimiter = mark or delimiter or delimiter_of("".join(head))
+    delimiter = mark or delimiter or max(",;\t|", key=re.sub(r'"[^"]*"', "", "".join(head)).count)
     reader = _csv.reader(itertools.chain(head, lines), delimiter=delimiter, strict=True)
     try:
         header = [name.strip() for name in next(filter(None, reader), [])]
@@ -237,14 +236,6 @@ def _not_csv(error: Exception, reader: Any, context: ReadContext, line: int) -> 
     return context.error(f"not CSV: {error}{fix}", line)
 
 
-def delimiter_of(header: str) -> str:
-    """Return the most frequent delimiter outside quotes: comma, semicolon, tab or bar."""
-    return max(",;\t|", key=re.sub(r'"[^"]*"', "", header).count)
-
-
-_ROW = "; if line 1 is a row, write the names of the columns before it (a list of ids is a .txt)"
-
-
 def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[Any]:
     columns = _columns_of(header, context)
     width, position = len(header), header.index(context.key)
@@ -270,7 +261,8 @@ def _fields(record: Sequence[str], columns: Sequence[tuple[str, int]]) -> dict[s
 def _columns_of(header: list[str], context: ReadContext) -> list[tuple[str, int]]:
     """Return the names and positions of the other columns to return. Raises ValidationError for a wrong header."""
     if context.key not in header:
-        raise missing_column(context.name, context.key, header, row=_ROW)
+        row = "; if line 1 is a row, write the names of the columns before it (a list of ids is a .txt)"
+        raise missing_column(context.name, context.key, header, row=row)
     columns = [(name, index) for index, name in enumerate(header) if name and context.takes(name)]
     context.note(header)
     if header.count(context.key) > 1 or len(dict(columns)) < len(columns):
@@ -279,10 +271,6 @@ def _columns_of(header: list[str], context: ReadContext) -> list[tuple[str, int]
 
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-_NOT_AN_OBJECT = "not a JSON object on one line (jq -c . writes it so), or nested too deeply"
-_ARRAY = "an array: write one object a line instead (jq -c '.[]' does)"
 
 
 def read_json(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
@@ -294,7 +282,11 @@ def read_json(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
         except (msgspec.MsgspecError, RecursionError, ValueError):
             if line.strip():
                 is_array = context.line == 1 and line.lstrip().startswith("[")
-                raise context.error(_ARRAY if is_array else _NOT_AN_OBJECT) from None
+                raise context.error(
+                    "an array: write one object a line instead (jq -c '.[]' does)"
+                    if is_array
+                    else "not a JSON object on one line (jq -c . writes it so), nested too deeply, or with NaN"
+                ) from None
             context.counts.blank += 1
             continue
         user = _id_in(row, context)

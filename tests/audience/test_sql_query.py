@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import duckdb
@@ -159,8 +160,6 @@ REFUSED = [
         "WITH RECURSIVE t AS (SELECT user_id FROM 'late.csv' UNION SELECT user_id FROM t) FROM t",
         "as types = {'user_id': 'VARCHAR', 'age': 'VARCHAR', 'amount': 'VARCHAR'} in read_csv('late.csv');",
     ),
-    ("FROM query('FROM ''late.csv''')", "types = {'user_id': 'VARCHAR'} in read_csv('users.csv');"),
-    ("FROM query_table('text.csv') EXCEPT SELECT 'x', 'y'", "types = {'user_id': 'VARCHAR'} in read_csv('users.csv');"),
     ("SELECT user.id AS user_id FROM 'uuid.jsonl'", f"columns = {JSON} in read_json('uuid.jsonl')"),
     ("SELECT ids[1] AS user_id FROM 'uuid.jsonl'", "columns = {"),
     ("SELECT USER_ID_1 AS user_id FROM 'case.jsonl'", "columns = {'user_id': 'BIGINT', 'USER_ID_1': 'VARCHAR'}"),
@@ -306,8 +305,29 @@ def test_a_query_that_names_files_of_another_working_directory_is_refused(tmp_pa
     assert ids_of(absolute) == []
 
 
-def test_a_query_reads_all_that_its_pattern_matches(tmp_path):
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM '{}' WHERE user_id NOT IN ('*', '.*')",
+        "WITH t AS (FROM/* not 'x' */'{}') SELECT (SELECT user_id FROM t)",
+        "FROM READ_CSV(['text.csv', concat($${}$$, '')], delim = ',')",
+    ],
+)
+def test_a_query_reads_all_that_its_patterns_match(tmp_path, sql):
     made(tmp_path, "a.csv", "user_id\nann\n")
     (tmp_path / "b.csv").symlink_to("nowhere")
-    error = refused(lambda: Audience.query(f"SELECT user_id FROM '{tmp_path}/*.csv' WHERE user_id NOT IN ('*', '.*')"))
+    error = refused(lambda: Audience.query(sql.format(f"{tmp_path}/*.csv")))
     assert error == f"{tmp_path}/b.csv can't be read: No such file or directory"
+
+
+def test_a_text_that_is_not_read_as_a_file_names_none(tmp_path):
+    (tmp_path / "b.csv").symlink_to("nowhere")
+    sql = f"SELECT user_id FROM 'text.csv', unnest(['{tmp_path}/*.csv']) WHERE user_id IN ('ann', '{tmp_path}/*.csv')"
+    assert ids_of(Audience.query(sql)) == ["ann"]
+
+
+def test_a_query_and_a_parquet_file_can_not_read_a_named_pipe(tmp_path):
+    os.mkfifo(tmp_path / "u.parquet")
+    for read in (Audience.read, lambda path: Audience.query(f"FROM read_csv('{path}')")):
+        error = refused(lambda read=read: read(f"{tmp_path}/u.parquet"))
+        assert error == f"{tmp_path}/u.parquet is or matches a pipe or a device: save its content to a file"
