@@ -84,7 +84,7 @@ class TextFiles:
         self._form = form
         self._stream = stream
         stamps = list_files(name).stamps if stream is None else ()
-        self.is_file = bool(stamps)
+        self.is_file: bool = bool(stamps)
         """False for a stream, and if a file is a pipe: these can be read only once."""
         # Set when such a one is read.
         self._is_spent = False
