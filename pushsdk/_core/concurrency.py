@@ -208,8 +208,9 @@ class AdaptiveLimit:
             trust = min(1.0, refusals.accepted / FEWEST) ** 1.5 * sureness
             self._refusals = _Refusals(now, waited=refusals.pause, trust=trust)
             needed = self._known() / self.gap
-            # The first answers, which may be all that tells the latency, are the fastest.
-            limit = min(limit, max(3.0, needed * (1.0 + STEADY) + ROOM * math.sqrt(needed)))
+            # The first answers, which may be all that tells the latency, are the fastest. Refusals are fast, too,
+            # so most requests in flight will be accepted.
+            limit = min(limit, max(3.0, self.in_flight, needed * (1.0 + STEADY) + ROOM * math.sqrt(needed)))
         else:  # an outage, a quota is used up for now, or nothing waits: that says nothing about the limit
             self.gap = min(1.0, gap / LEAST)
             refusals.guess(now, gap)
@@ -266,8 +267,7 @@ class AdaptiveLimit:
             self._measure_at = self._tick(now, LONGEST)  # when other clients measure too, which kept up the queue
         else:
             self._base = min(old, self._latency)
-            # At least the latency just measured, as that had no queue.
-            slots = max(slots * self._base / old, self._slots())
+            slots *= self._base / old
         self._period = min(LONGEST, 2.0 * self._period) if 0.8 < self._base / old < 1.25 else 1.0
         self._set(now, slots, skips=True)
         self.limit = int(self._goal)
