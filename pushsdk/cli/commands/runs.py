@@ -244,7 +244,7 @@ class _Counts:
         #: The users, the message and the custom fields. Set by ``add``.
         self.first: tuple[list[str], bytes, bytes | None] | None = None
 
-    def add(self, chunks: Iterable[Chunk], *, at_once: bool) -> None:
+    def add(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
             users = listed(chunk.user_ids(), self._settings)
             self.unlisted += chunk.users - len(users)
