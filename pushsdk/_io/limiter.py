@@ -215,9 +215,10 @@ class ConcurrencyLimiter:
             if earliest > now:
                 self._wait_until(earliest)
                 return
-            waiting = self._pop_probe() if self.times.is_stalled else heapq.heappop(self._queue)[-1]
-            if waiting is not None:
-                self._offer(waiting, now)
+            if self.times.is_stalled:
+                self._probe(now)
+            else:
+                self._offer(heapq.heappop(self._queue)[-1], now)
         self._obstacle = None
 
     def _offer(self, waiting: SlotWaiter, now: float) -> None:
@@ -236,22 +237,22 @@ class ConcurrencyLimiter:
         reasons = {self.rate_limiter.not_before: Failure.RATE, self._next_start: self._paced_by}
         self._obstacle = reasons.get(earliest, _NO_TIME)
 
-    def _pop_probe(self) -> SlotWaiter | None:
-        """Return the next probe. The tenants take turns: one whose requests break the service must not be each probe.
+    def _probe(self, now: float) -> None:
+        """Offer the slot to one waiter after the other, until one takes it.
 
-        Of a tenant's, the one with the most time: the more it has, the slower a service it can find to be up. Waiters
-        that have left the queue meanwhile go, as a stall may last.
+        The tenants take turns: one whose requests break the service must not be each probe. Of a tenant's, the one with
+        the most time is first: the more it has, the slower a service it can find to be up. Waiters that have left the
+        queue go, as a stall may last.
         """
         self._queue = [entry for entry in self._queue if entry[-1].is_waiting]
-        if not self._queue:
-            return None
-        turn_of = self._turn_of
-        probe = min(self._queue, key=lambda entry: (*turn_of(entry[-1].tenant), entry[0], -entry[1]))
-        self._queue.remove(probe)
         heapq.heapify(self._queue)
-        waiting = probe[-1]
-        turn_of(waiting.tenant)[:] = [next(self._numbers)]
-        return waiting
+        turn_of = self._turn_of
+        for *_, waiting in sorted(self._queue, key=lambda entry: (*turn_of(entry[-1].tenant), entry[0], -entry[1])):
+            users = waiting.acquire(is_probe=True)
+            if users is not None:
+                turn_of(waiting.tenant)[:] = [next(self._numbers)]
+                self._start(now, users)
+                return
 
     def _earliest(self, now: float) -> float:
         """Return the time before which no request starts."""
