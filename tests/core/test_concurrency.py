@@ -191,7 +191,7 @@ def test_a_rate_far_below_one_slot_is_found_by_pacing(limit, make, latency):
 
 
 def test_fast_first_answers_do_not_hold_a_rate_back():
-    assert run(Throttled(Bucket(50, 5), lognormal(0.05, 0.7)), until=8).rate(0, 8) > 45
+    assert run(Throttled(Bucket(175, 17), lognormal(0.29, 0.9)), until=8).rate(0, 8) > 150
 
 
 def test_after_the_pause_that_a_service_asks_for_requests_do_not_start_as_fast_as_before():
