@@ -252,11 +252,11 @@ def _names_in(db: Connection, tables: Sequence[Json]) -> Iterator[Any]:
             raise ValidationError(f"the query: write the query or table itself, not in {function['function_name']}")
         if re.match("read_|parquet_|sniff_csv|glob", function["function_name"]):
             # Before DuckDB 2, an argument had no name.
-            first = (function.get("children") or function["arguments"])[0]
-            constant = _called(db, "serialize_sql", "SELECT 1")
-            constant["statements"][0]["node"]["select_list"] = [first.get("expression", first)]
-            [(value,)] = db.execute(_called(db, "deserialize_sql", json.dumps(constant))).fetchall()
-            yield from value if isinstance(value, list) else [value]
+            for first in (function.get("children") or function["arguments"])[:1]:
+                constant = _called(db, "serialize_sql", "SELECT 1")
+                constant["statements"][0]["node"]["select_list"] = [first.get("expression", first)]
+                [(value,)] = db.execute(_called(db, "deserialize_sql", json.dumps(constant))).fetchall()
+                yield from value if isinstance(value, list) else [value]
 
 
 def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:

@@ -253,6 +253,7 @@ def test_sql_that_is_not_one_select_is_an_error_at_once(sql, tmp_path, monkeypat
     ("sql", "text"),
     [
         ("SELEC 1", 'the query is not one SELECT statement: syntax error at or near "SELEC"'),
+        ("FROM read_csv()", "the query: Binder Error: No function matches"),
         ("FROM query('SELECT 1')", "the query: write the query or table itself, not in query"),
         # No variable of the program, which is here in ``text``, and no network.
         ("SELECT * FROM text", "the query: Catalog Error: Table with name text does not exist!"),
