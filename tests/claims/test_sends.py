@@ -305,7 +305,6 @@ async def test_neither_users_nor_content_are_stored(caplog):
         (Fault.status(404, first=1), RejectedError),
         (Fault.hang(accepted=True, first=1), OutcomeUnknownError),
     ],
-    ids=["accepted", "rejected", "unknown"],
 )
 @virtual
 async def test_a_delivery_that_makes_no_claim_reports_the_record(answer, kind):
@@ -342,7 +341,6 @@ async def test_a_call_without_a_deadline_ends_before_its_claim_expires():
 @pytest.mark.parametrize(
     ("answer", "records"),
     [(Fault.unreachable(first=1), []), (Fault.hang(accepted=True, first=1), [[UNKNOWN]])],
-    ids=["before anything left", "after"],
 )
 @virtual
 async def test_a_cancelled_call_is_released_if_no_byte_was_sent(answer, records):

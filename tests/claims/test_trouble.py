@@ -284,7 +284,6 @@ async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(times, faults)
         # The outcome outlives its call.
         (Fault.hang(first=1), 0.5, 0.0, OutcomeUnknownError, UserState.UNKNOWN),
     ],
-    ids=["a request", "a settlement"],
 )
 @virtual
 async def test_closing_waits_for_requests_and_settlements(answer, timeout, drain, kind, state):

@@ -88,7 +88,7 @@ async def test_a_call_names_the_line_that_awaits_it(caught):
     ]
 
 
-@pytest.mark.parametrize("thread", [False, True], ids=["in this thread", "in another thread"])
+@pytest.mark.parametrize("thread", [False, True])
 def test_a_call_without_asyncio_names_the_line_of_the_thread_that_called(monkeypatch, caught, thread):
     def calls():
         with PushClient() as client:

@@ -223,7 +223,7 @@ def test_a_job_that_no_retry_helps_has_no_delay():
 # -- texts ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("names", [LIBRARY, SHELL], ids=["library", "shell"])
+@pytest.mark.parametrize("names", [LIBRARY, SHELL])
 def test_each_fix_has_a_name_for_its_options(names):
     assert names.keys() == LIBRARY.keys()
     for _, fix in FIXES:

@@ -40,7 +40,6 @@ def whole(body, endpoint="push"):
         (b'{"a":"\xff"}', None, '{"a":"\ufffd"}'),
         (b"[" * 60_000, None, None),
     ],
-    ids=["object", "cut", "not UTF-8", "deep"],
 )
 def test_a_json_body_is_shown_as_json_and_any_body_as_text(body, expected, text):
     view = whole(body)
@@ -73,7 +72,6 @@ def test_users_do_not_make_a_body_large_but_too_long_for_snippets():
 @pytest.mark.parametrize(
     "body",
     [{"userIds": ["ann"], "message": {"androidActionButtons": [{"label": ""}] * 5_000}}, [0] * 40_000, b"x" * 70_000],
-    ids=["buttons", "no object", "no JSON"],
 )
 def test_a_large_body_is_shown_raw_and_cut_and_neither_decoded_nor_checked(body, monkeypatch):
     monkeypatch.setattr(views, "lint", lambda _: pytest.fail("it is checked"))

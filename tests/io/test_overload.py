@@ -6,6 +6,7 @@ The judge is the service, whose workers push whatever they have begun, whether t
 import asyncio
 import math
 import random
+import sys
 from collections import Counter
 from contextlib import asynccontextmanager
 
@@ -314,6 +315,22 @@ async def test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time():
         ended = [await outcome_of(send) for send in (probe, *waiting)]
     assert [type(end) for end in ended[:2]] == [OutcomeUnknownError, NotSentError]
     assert [request.user_ids for request in service.requests if request.accepted] == [("user-2",), ("user-1",)]
+
+
+@virtual
+async def test_calls_that_are_short_of_time_as_a_probe_is_due_leave_in_one_pass():
+    looks = []
+    async with warmed(2.0, timeout=60.0) as (service, client):
+        service.then = hang()
+        await outcome_of(client.submit("lost", titled(1), timeout=4.0))
+        probe = client.submit("probe", titled(2), timeout=Timeout(total=20.0, attempt=20.0))
+        await asyncio.sleep(11.0)
+        late = [client.submit(str(number), titled(number), timeout=1.9) for number in range(300)]
+        sys.setprofile(lambda *_: looks.append(1))
+        await asyncio.wait(late)
+        sys.setprofile(None)
+        await outcome_of(probe)
+    assert len(looks) < 450_000
 
 
 @virtual

@@ -56,7 +56,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize("users", [10_000, pytest.param(500_000, marks=pytest.mark.long)])
-@pytest.mark.parametrize(("chunk", "options"), RUNS, ids=["skip", "resend", "each", "durable"])
+@pytest.mark.parametrize(("chunk", "options"), RUNS)
 async def test_a_run_survives_its_kills(users, chunk, options, nursery, request):
     faults = STEADY if "on_unknown" in options else ROUGH
     kills = 3 if users == 10_000 else 10

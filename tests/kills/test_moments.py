@@ -40,7 +40,6 @@ async def is_completed(driver, nursery, service, *, doubt):
 @pytest.mark.parametrize(
     "place",
     ["support.kill_child.api_key", "asyncio.selector_events.BaseSelectorEventLoop.sock_connect", "the claim"],
-    ids=["asked for the key", "connecting", "claiming"],
 )
 async def test_users_are_sent_to_after_a_kill_before_their_claim(place, driver, nursery):
     async with KillService(USERS, faults=CALM) as service:

@@ -108,9 +108,7 @@ def test_an_interrupted_write_is_the_last(tmp_path, disk):
     journal.close()
 
 
-@pytest.mark.parametrize(
-    "use", [lambda journal: journal.add([chunk("b")]), lambda journal: journal.seal(duplicates=0)], ids=["add", "seal"]
-)
+@pytest.mark.parametrize("use", [lambda journal: journal.add([chunk("b")]), lambda journal: journal.seal(duplicates=0)])
 def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(tmp_path, disk, use):
     journal = Journal.open_or_create(tmp_path / "a.run", BROADCAST)
     journal.add([chunk("a")])

@@ -72,9 +72,7 @@ def test_a_missing_right_is_named_and_what_can_be_read_is_read(folder, rights, u
     assert os.listdir(folder) == ["a.run"]
 
 
-@pytest.mark.parametrize(
-    ("entries", "words"), [([], "it can't be created"), (["a.run"], "plan can't be removed")], ids=["no file", "empty"]
-)
+@pytest.mark.parametrize(("entries", "words"), [([], "it can't be created"), (["a.run"], "plan can't be removed")])
 def test_a_folder_that_can_be_locked_and_not_written_to_is_named(folder, entries, words):
     for name in ("a.run-lock", *entries):
         (folder / name).touch()

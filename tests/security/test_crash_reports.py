@@ -151,7 +151,7 @@ async def test_a_cancelled_request_has_no_key_in_its_crash_report(injected, leng
 
 
 @LENGTHS
-@pytest.mark.parametrize("base_url", [HERE, "http://push.example"], ids=["https", "http"])
+@pytest.mark.parametrize("base_url", [HERE, "http://push.example"])
 @OWN_OR_INJECTED
 async def test_a_proxys_password_is_not_in_the_crash_report_of_a_cancelled_call(injected, base_url, length):
     secret = secret_of(length)

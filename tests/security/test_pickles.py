@@ -27,9 +27,7 @@ ATTEMPT = Attempt(outcome=Outcome.REJECTED, status=400, reason="HTTP 400", secon
 PUBLIC = [getattr(pushsdk, name) for name in pushsdk.__all__]
 STRUCTS = [kind for kind in PUBLIC if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
 ERRORS = [kind for kind in PUBLIC if isinstance(kind, type) and issubclass(kind, PushError)]
-WAYS = pytest.mark.parametrize(
-    "way", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"]
-)
+WAYS = pytest.mark.parametrize("way", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy])
 
 
 VALUES = {
