@@ -5,8 +5,8 @@ import heapq
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import count
 from typing import Protocol
 
@@ -22,8 +22,6 @@ _NO_SLOT, _NO_TIME = Failure.NO_SLOT, Failure.NO_TIME
 SLACK = 0.01
 # A request without a deadline takes its turn as if it had so many seconds, the default for a call.
 PATIENCE = 30.0
-# The tenants whose last probe is known.
-MAX_TENANTS = 1000
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
@@ -91,9 +89,9 @@ class ConcurrencyLimiter:
         self._next_start = -math.inf
         # A heap: not urgent, deadline, number, waiter.
         self._queue: list[tuple[bool, float, int, SlotWaiter]] = []
-        self._numbers = count(1)
-        # For a tenant, the number of its last probe.
-        self._turn_of = lru_cache(MAX_TENANTS)(lambda _: [0])
+        self._numbers = count()
+        # The probes of each tenant in this silence.
+        self._probes: Counter[object] = Counter()
         # Set while a rate, a pause or a silent service holds the queue back.
         self._timer: asyncio.TimerHandle | None = None
         # The reason why the queue waits; None if nothing does. Set by ``_assign_slots``.
@@ -218,6 +216,7 @@ class ConcurrencyLimiter:
             if self.times.is_stalled:
                 self._probe(now)
             else:
+                self._probes.clear()
                 self._offer(heapq.heappop(self._queue)[-1], now)
         self._obstacle = None
 
@@ -240,17 +239,18 @@ class ConcurrencyLimiter:
     def _probe(self, now: float) -> None:
         """Offer the slot to one waiter after the other, until one takes it.
 
-        The tenants take turns: one whose requests break the service must not be each probe. Of a tenant's, the one with
-        the most time is first: the more it has, the slower a service it can find to be up. Waiters that have left the
-        queue go, as a stall may last.
+        The first is the one with the most time: the more it has, the slower a service it can find to be up. Each second
+        probe is of the tenant with the fewest, as the requests of one tenant alone may find no response. Waiters that
+        have left the queue go, as a stall may last.
         """
         self._queue = [entry for entry in self._queue if entry[-1].is_waiting]
         heapq.heapify(self._queue)
-        turn_of = self._turn_of
-        for *_, waiting in sorted(self._queue, key=lambda entry: (*turn_of(entry[-1].tenant), entry[0], -entry[1])):
+        probes = self._probes
+        in_turn = probes.total() % 2
+        for *_, waiting in sorted(self._queue, key=lambda entry: (in_turn * probes[entry[-1].tenant], -entry[1])):
             users = waiting.acquire(is_probe=True)
             if users is not None:
-                turn_of(waiting.tenant)[:] = [next(self._numbers)]
+                probes[waiting.tenant] += 1
                 self._start(now, users)
                 return
 
