@@ -38,7 +38,7 @@ class Guard:
         self.port: int | None = None
         self._hosts: set[str] = set()
         self.max_body: int = max_body
-        self.arriving: int = 0  # bytes of the bodies that have not ended, kept by `read_body`
+        self.arriving: int = 0  # bytes of the requests that have not ended, kept by their connections
         self.needs_token: bool = token is not None
         self._token = token
 

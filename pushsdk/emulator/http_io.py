@@ -8,6 +8,7 @@ from typing import cast
 
 import msgspec
 from aiohttp import web
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from pushsdk.emulator.guard import Guard, Refused
@@ -20,15 +21,32 @@ PRIVATE = {
 }
 """Headers for responses that must not be cached, framed, or rendered as a page."""
 _BODY_SECONDS = 60.0
-_MOST_ARRIVING = 64 * 1024 * 1024  # bytes of all bodies that have not ended
+_MOST_ARRIVING = 64 * 1024 * 1024  # bytes of all requests that have not ended
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger: close() sends RST
 
 
 class Connection(RequestHandler):
-    """A connection whose end can be waited for."""
+    """A connection whose bytes count as arriving until their request is read, also in heads and trailers."""
 
-    # Set by the server. Cancelled when the emulator closes, or the connection ends.
+    # Set by the server. The second is cancelled when the emulator closes, or the connection ends.
+    guard: Guard
     lost: asyncio.Future[None]
+    arrived: int = 0
+    body: StreamReader = EMPTY_PAYLOAD
+
+    def begin(self, body: StreamReader = EMPTY_PAYLOAD) -> None:
+        """Count from now on this body's bytes, and those after it, until the connection is lost."""
+        if not self.lost.done():
+            self.guard.arriving += body.total_bytes - self.arrived
+            self.arrived, self.body = body.total_bytes, body
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self.arrived += len(data)
+        self.guard.arriving += len(data)
+        # ``read_body`` refuses requests whose head is complete.
+        if self.arrived > self.body.total_bytes and not self._messages and _is_full(self.guard):
+            abort(self)
 
 
 def connection_of(request: web.BaseRequest) -> Connection:
@@ -64,12 +82,11 @@ async def read_body(request: web.BaseRequest, guard: Guard) -> bytes:
         async with asyncio.timeout(None if content.is_eof() else _BODY_SECONDS):
             while chunk := await content.readany():
                 body += chunk
-                guard.arriving += len(chunk)
                 _check_room(guard, len(body))
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {_BODY_SECONDS:g} s") from None
     finally:
-        guard.arriving -= len(body)
+        connection_of(request).begin()
     return bytes(body)
 
 
@@ -77,11 +94,15 @@ def _check_room(guard: Guard, size: int) -> None:
     """Raise `Refused` if a body with so many bytes is too large, or too many bytes are on their way."""
     if size > guard.max_body:
         raise Refused(413, f"the body is over {guard.max_body} bytes")
-    if guard.arriving > max(_MOST_ARRIVING, guard.max_body):
+    if _is_full(guard):
         raise Refused(503, "too many large bodies at a time: send again", {"Retry-After": "1"})
 
 
-def abort(request: web.BaseRequest) -> web.Response:
+def _is_full(guard: Guard) -> bool:
+    return guard.arriving > max(_MOST_ARRIVING, guard.max_body)
+
+
+def abort(request: web.BaseRequest | RequestHandler) -> web.Response:
     """Reset the connection. aiohttp never writes the returned response, because the transport is closed."""
     transport = request.transport
     if transport is not None:

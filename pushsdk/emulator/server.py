@@ -20,7 +20,7 @@ from pushsdk.emulator.control.handlers import Control
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.faults import Fault, Rules
 from pushsdk.emulator.guard import HOST, PREFIX, Guard, Refused
-from pushsdk.emulator.http_io import PRIVATE, Connection, abort, refuse
+from pushsdk.emulator.http_io import PRIVATE, Connection, abort, connection_of, refuse
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
@@ -86,6 +86,7 @@ class Server(web.Server):
         return Connection(self, loop=self._loop, **self._kwargs)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection_of(request).begin(request.content)
         try:
             if request.path.startswith(ROOT):
                 return await self._control.handle(request)
@@ -112,11 +113,12 @@ class Server(web.Server):
 
     def connection_made(self, handler: Connection, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(handler, transport)
-        handler.lost = self._loop.create_future()
+        handler.guard, handler.lost = self._service.guard, self._loop.create_future()
         self._open[handler] = transport
 
     def connection_lost(self, handler: Connection, exc: BaseException | None = None) -> None:  # type: ignore[override]
         super().connection_lost(handler, exc)
+        handler.begin()
         handler.lost.cancel()
         del self._open[handler]
 

@@ -87,6 +87,20 @@ async def test_the_bytes_of_all_bodies_on_their_way_are_bounded(running, monkeyp
         assert (await wire.send(b" " * 300 + PUSH)).status == 204
 
 
+@pytest.mark.parametrize("has_head", [True, False])
+async def test_the_bytes_of_heads_and_trailers_on_their_way_are_bounded(running, monkeypatch, has_head):
+    monkeypatch.setattr(http_io, "_MOST_ARRIVING", 3000)
+    async with running(max_body=2000) as wire:
+        head = wire.push_head(0, **{"Content-Length": None, "Transfer-Encoding": "chunked"})
+        async with wire.connected() as (reader, writer), asyncio.timeout(60):
+            writer.write(head + b"0\r\n" if has_head else head.removesuffix(b"\r\n"))
+            await until(lambda: wire.emulator.requests == has_head)
+            writer.write(b"X: %b\r\n" % (b"x" * 4000))
+            with pytest.raises(ConnectionResetError):
+                await reader.read()
+        assert (await wire.push("ann")).status == 204
+
+
 async def test_the_bodies_that_a_response_shows_are_bounded(emulator, wire, monkeypatch):
     for _ in range(4):
         await wire.push("ann")
