@@ -220,13 +220,14 @@ class ConcurrencyLimiter:
                 self._offer(heapq.heappop(self._queue)[-1], now)
         self._obstacle = None
 
-    def _offer(self, waiting: SlotWaiter, now: float) -> None:
-        """Offer a slot to a waiter that was removed from the queue."""
+    def _offer(self, waiting: SlotWaiter, now: float) -> bool:
+        """Offer a slot to a waiter that was removed from the queue. Return True if it is taken."""
         users = waiting.acquire(is_probe=self.times.is_silent(now))
         if users is not None:
             self._start(now, users)
         if waiting.is_waiting:
             self._push(waiting)
+        return users is not None
 
     def _wait_until(self, earliest: float) -> None:
         if self._timer is not None:
@@ -243,16 +244,18 @@ class ConcurrencyLimiter:
         probe is of the tenant with the fewest, as the requests of one tenant alone may find no response. Waiters that
         have left the queue go, as a stall may last.
         """
-        self._queue = [entry for entry in self._queue if entry[-1].is_waiting]
-        heapq.heapify(self._queue)
         probes = self._probes
         in_turn = probes.total() % 2
-        for *_, waiting in sorted(self._queue, key=lambda entry: (in_turn * probes[entry[-1].tenant], -entry[1])):
-            users = waiting.acquire(is_probe=True)
-            if users is not None:
+        waiters = [entry for entry in self._queue if entry[-1].is_waiting]
+        waiters.sort(key=lambda entry: (-in_turn * probes[entry[-1].tenant], entry[1]))
+        # Each is out of the queue while it decides. An observer may queue others meanwhile, and so begin another pass.
+        self._queue = waiters
+        while waiters and self._queue is waiters:
+            waiting = waiters.pop()[-1]
+            if self._offer(waiting, now):
                 probes[waiting.tenant] += 1
-                self._start(now, users)
-                return
+                break
+        heapq.heapify(self._queue)
 
     def _earliest(self, now: float) -> float:
         """Return the time before which no request starts."""
