@@ -64,7 +64,7 @@ RARE = re.sub(rb"[^A-Za-z0-9_@:/|-]", b"\0", bytes(range(256)))
 # The same for many ids, without those that email addresses and names have.
 _RARE_IN_MANY = re.sub(rb"[^A-Za-z0-9_@:/|.+\x80-\xff-]", b"\0", bytes(range(256)))
 # The literals first, as they are found faster than a class.
-_has_fraction = re.compile(r"\.\d").search
+_has_fraction_or_suffix = re.compile(r"\.(?:\d|csv|tsv|txt|jsonl|parquet)").search
 _has_exponent = re.compile(r"\+(?<=\d[Ee]\+)").search
 # An id without a sign, unless it is one of the words.
 _is_plain = re.compile(
@@ -91,7 +91,7 @@ def damage_of(ids: Collection[str]) -> list[str]:
     # A look at each takes ten times as long.
     may_have_damage = (
         0 in text.encode().translate(_RARE_IN_MANY)
-        or _has_fraction(text)
+        or _has_fraction_or_suffix(text)
         or _has_exponent(text)
         or (not text.isascii() and _is_unreadable(text))
         or not WORDS.keys().isdisjoint(ids)

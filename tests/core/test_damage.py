@@ -15,6 +15,7 @@ DAMAGED = {
     "formula": _words('="00123" =A1 \'00123'),
     "quotation": _words('"ann" "ann'),
     "variable": _words("user-{i} ${id} $ID {{user_id}} {user.id}"),
+    "file": _words("users.csv a.tsv ids.txt a.b.jsonl ñ.parquet"),
     "column": _words("user_id userId UserID USER-ID customer_id ID email"),
     "several": _words("ann,Bonn ann;bob a\tb"),
     "begins or ends": [" ann", "ann ", "ann\r", "\u00a0ann", "ann\n"],
@@ -29,13 +30,10 @@ PLAIN = _words(
 )
 
 
-OTHERS = [*"0123ünï"]
-
-
 def test_damage_is_named_for_an_id_alone_and_among_others():
     for kind, damaged in DAMAGED.items():
         for user in damaged:
-            for users in ([user], [*OTHERS, user]):
+            for users in ([user], [*"0123ünï", user]):
                 [damage] = damage_of(users)
                 assert damage == damage_in(user)
                 assert kind in damage
