@@ -241,8 +241,8 @@ class ConcurrencyLimiter:
         """Offer the slot to one waiter after the other, until one takes it.
 
         The first is the one with the most time: the more it has, the slower a service it can find to be up. Each second
-        probe is of the tenant with the fewest, as the requests of one tenant alone may find no response. Waiters that
-        have left the queue go, as a stall may last.
+        probe is of the tenant with the fewest so far, as the requests of one tenant alone may find no response. Waiters
+        that have left the queue go, as a stall may last.
         """
         probes = self._probes
         in_turn = probes.total() % 2
