@@ -206,6 +206,8 @@ class Lifetime:
                 lost = [*engine.work.calls]
                 engine.pending.settle_rest(lost, Verdict(outcome=Outcome.UNKNOWN, failure=Failure.CLOSED))
                 engine.work.end(lost)
+                # Keyed sends write their outcomes, for as long as the claim store's timeout allows.
+                await engine.work.idle()
             finally:
                 await self._release(engine)
         return _drain_report(engine, [call for call in engine.work.drained if not call.abandoned])

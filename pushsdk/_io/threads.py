@@ -2,10 +2,10 @@
 
 import asyncio
 import contextvars
+import queue
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -26,7 +26,7 @@ class DaemonThreads(ThreadPoolExecutor):
         super().__init__(most)
         self._most = most
         self._name = name
-        self._todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._resting = threading.Semaphore(0)
         self._count = 0
 

@@ -21,7 +21,7 @@ from pushsdk._core.errors import (
     warn_caller,
 )
 from pushsdk._core.kinds import check
-from pushsdk._core.outcome import Evidence, Failure, Outcome, Verdict, verdict_of
+from pushsdk._core.outcome import Evidence, Failure, Guarded, Outcome, Verdict, verdict_of
 from pushsdk._core.results import Receipt
 from pushsdk._core.secret import Secret
 from pushsdk._core.splitting import BatchPart, CallPart
@@ -96,7 +96,7 @@ class KeyedSends:
                 log.close(entry)
 
 
-class KeyedCall(msgspec.Struct, eq=False):
+class KeyedCall(Guarded, msgspec.Struct, eq=False):
     """A call with an idempotency key, and its entry in the claim store."""
 
     _engine: Engine

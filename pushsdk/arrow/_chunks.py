@@ -46,7 +46,7 @@ def outcome_schema() -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=name == "status") for name, kind in columns.items()])
 
 
-class PlanRow(msgspec.Struct):
+class PlanRow(Guarded, msgspec.Struct):
     """One plan row."""
 
     chunk_id: Annotated[str, msgspec.Meta(min_length=1)]

@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
-from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 from pushsdk._core.error_mapping import closed_error
@@ -52,7 +51,7 @@ class ThreadCall(Generic[T]):
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._work = work
         #: Functions for the waiting thread to call, put by the loop; None follows the last one.
-        self.callbacks: SimpleQueue[Callback | None] = SimpleQueue()
+        self.callbacks: queue.SimpleQueue[Callback | None] = queue.SimpleQueue()
         self.caller: list[Any] = [sys._getframe(2)]  # until the call is done
         # Set in the loop.
         self.task: Any = None
@@ -295,7 +294,7 @@ class LoopThread:
         self.is_inherited = True
         _open.discard(self)
         for call in self._calls:
-            call.callbacks = SimpleQueue()  # the parent calls what is queued
+            call.callbacks = queue.SimpleQueue()  # the parent calls what is queued
             call.finish(OutcomeUnknownError("outcome unknown: the process forked; this call continues in the parent"))
         selector = self.selector
         if selector is None or not selector.get_map():  # the loop was closing

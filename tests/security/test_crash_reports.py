@@ -1,12 +1,18 @@
 """Crash reporters that show locals: no part of a key or a password, however long."""
 
 import asyncio
+import inspect
+import pkgutil
+import re
 import traceback
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
 from types import ModuleType
 
 import aiohttp
+import msgspec
 import pytest
 from multidict import CIMultiDict
 from rich.pretty import pretty_repr
@@ -15,17 +21,15 @@ from support.wire_faults import always, hold, step, take, when
 from support.wire_rig import OWN_OR_INJECTED
 from support.wire_server import WireServer
 
-from pushsdk import AsyncPushClient, ConfigurationError, PushClient, Row
-from pushsdk._core.batching import Call, Content
-from pushsdk._core.outcome import Attempt, Evidence, Outcome
+import pushsdk
+from pushsdk import AsyncPushClient, ConfigurationError, PushClient
+from pushsdk._core.batching import Call
+from pushsdk._core.outcome import Attempt, Outcome
 from pushsdk._core.secret import Secret
-from pushsdk._core.splitting import BatchPart
 from pushsdk._core.user_states import UserStates
-from pushsdk._runs.plan import Chunk, ChunkRequest, Header, UserRange
 from pushsdk.arrow import push_batches
-from pushsdk.claims import Claim, MemoryClaims, Put
+from pushsdk.claims import MemoryClaims
 from pushsdk.cli.settings import SettingValue
-from pushsdk.spark._tasks import SendPartition
 
 HERE = "https://push.example/api"
 # Reporters cut a text above 80 characters before they take its repr.
@@ -189,25 +193,35 @@ def test_secrets_are_equal_if_their_texts_are():
     assert Secret.of("abc") not in (Secret.of("abd"), "abc")
 
 
-CALL = Call(("secret",), b'"secret"', 0.0, 1)
 HELD = [
-    CALL,
-    BatchPart.of([CALL]),
-    Content(b"secret", b"secret", None),
-    Evidence(headers={"X": "secret"}, body=b"secret"),
+    Call(("secret",), b'"secret"', 0.0, 1),
     Attempt(outcome=Outcome.REJECTED, headers={"X": "secret"}, body=b"secret"),
-    Chunk(1, b'"secret"', b"secret", b"secret"),
-    ChunkRequest(UserRange(0, 0, 1), b'"secret"', b"secret", b"secret"),
-    Header(kind="broadcast", base_url=HERE, message=b"secret", custom_fields=b"secret", max_users=1, max_bytes=1),
     UserStates(1),
-    Row("secret", Outcome.REJECTED, 400),
-    Claim("secret", b"secret"),
-    Put("secret", Claim("secret", b"secret"), ("secret",)),
     SettingValue({"secret": 1}, "config.toml: api_key", "file"),
-    SendPartition("outcomes", {"message": {"body": "secret"}, "api_key": "secret"}),
 ]
 
 
 @pytest.mark.parametrize("value", HELD, ids=lambda value: type(value).__name__)
 def test_no_id_text_or_key_that_a_local_holds_is_shown(value):
     assert "secret" not in f"{pretty_repr(value)} {value!r}"
+
+
+SHOWN = re.compile(
+    r"pushsdk\.(?!emulator|testing).*'(user_ids?|users|ids|custom_fields|record|payloads|body|options)', .*(str|bytes)"
+)
+
+
+def test_each_struct_with_ids_or_texts_has_another_repr_than_msgspecs():
+    for module in pkgutil.walk_packages(pushsdk.__path__, "pushsdk."):
+        with suppress(ImportError):  # of an extra that is not installed
+            import_module(module.name)
+    kinds = [msgspec.Struct]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    shown = [
+        f"{kind} {field}"
+        for kind in kinds
+        if kind.__repr__ is msgspec.Struct.__repr__
+        for field in inspect.get_annotations(kind).items()
+    ]
+    assert [*filter(SHOWN.search, shown)] == []

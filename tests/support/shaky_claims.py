@@ -21,7 +21,7 @@ class ShakyClaims(MemoryClaims):
     """Each operation meets the next of its faults, then none: a put that expects nothing, a read, a put with a token.
 
     A fault fails before anything is done ("down"); does it, and loses the answer ("lost"); never ends, nothing done
-    ("hangs") or done ("hangs, done"); takes 1 s ("slow"); does it twice ("twice").
+    ("hangs") or done ("hangs, done"); takes 1 s, or a fifth of a longer timeout ("slow"); does it twice ("twice").
     A fault that is a function is awaited once it is done.
     """
 
@@ -65,7 +65,7 @@ class ShakyClaims(MemoryClaims):
         self.ops.append(op)
         fault = self.next_fault(op)
         # At least one turn of the loop, as any store takes.
-        await asyncio.sleep(1.0 if fault == "slow" else 0.0)
+        await asyncio.sleep(max(1.0, self.timeout / 5) if fault == "slow" else 0.0)
         if fault == "hangs":
             await asyncio.get_running_loop().create_future()
         if fault == "down":

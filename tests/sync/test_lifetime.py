@@ -3,6 +3,8 @@
 import gc
 import threading
 import time
+from queue import SimpleQueue
+from unittest.mock import patch
 
 import pytest
 from support.programs import run_program
@@ -46,6 +48,12 @@ def test_a_dropped_client_warns_and_leaves_no_thread(service):
         view = None
     thread.join(HANGS)
     assert not thread.is_alive()
+
+
+def test_queues_are_those_that_gevent_may_put_in_place_after_the_import(service):
+    with patch("queue.SimpleQueue", wraps=SimpleQueue) as queue, PushClient() as client:
+        client.send("u", HELLO)
+    assert queue.call_count == 4  # for the send, the close, the threads, and Python's executor
 
 
 def not_now(_):
