@@ -101,8 +101,8 @@ def deduplicated(
         counts.duplicates, counts.excluded = distinct.duplicates, distinct.excluded
 
 
-def unreadable(name: str, error: OSError) -> ValidationError:
-    return ValidationError(f"{printable(name)} can't be read: {error.strerror or type(error).__name__}")
+def unreadable(name: str, error: OSError, fix: str = "") -> ValidationError:
+    return ValidationError(f"{printable(name)} can't be read: {error.strerror or type(error).__name__}{fix}")
 
 
 class PlainIds(msgspec.Struct):
@@ -192,7 +192,8 @@ def found_files(path: str) -> FileListing:
         paths = [*itertools.filterfalse(os.path.isdir, matches)]
         stats = list(map(os.stat, paths))
     except OSError as error:
-        raise unreadable(error.filename, error) from None
+        fix = "; to leave it out, write a pattern such as [!l]*/*.csv" if glob.has_magic(pattern) else ""
+        raise unreadable(error.filename, error, fix) from None
     is_regular = all(stat.S_ISREG(found.st_mode) for found in stats)
     stamps = tuple((found.st_size, found.st_mtime_ns) for found in stats if is_regular)
     return FileListing(pattern, tuple(paths), stamps)

@@ -56,9 +56,9 @@ class SqlQuery(DuckdbSource):
         with connection() as db, duckdb_errors(self._name):
             tree = _called(db, "serialize_sql", self._sql, noted)
             if len(tree.get("statements", ())) != 1:
-                raise ValidationError(
-                    f"the query is not one SELECT statement: {printable(tree.get('error_message', 'write one'))}"
-                )
+                is_wrong = tree.get("error_type") == "parser"
+                problem = tree["error_message"] if is_wrong else "it is not one SELECT statement"
+                raise ValidationError(f"the query: {printable(problem)}")
             files = [*self._files(db, tables)]
             if _reader_of(db, self._sql):
                 _show_texts(db, self._sql, self._key, tree, tables)
@@ -238,6 +238,11 @@ def _called(db: Connection, function: str, argument: str, hook: Any = None) -> A
     return json.loads(result, object_hook=hook)
 
 
+def _name_of(table: Json) -> str:
+    """Return a table's name, which may be a file's: DuckDB reads ``users.csv`` without quotes as schema and table."""
+    return ".".join(filter(None, (table["catalog_name"], table["schema_name"], table["table_name"])))
+
+
 def _names_in(db: Connection, tables: Sequence[Json]) -> Iterator[Any]:
     """Yield the names and patterns of the files that table functions read, and the names of tables, which may be files.
 
@@ -245,18 +250,20 @@ def _names_in(db: Connection, tables: Sequence[Json]) -> Iterator[Any]:
     """
     for node in tables:
         if "function" not in node:
-            yield node["table_name"]
+            yield _name_of(node)
             continue
         function = node["function"]
-        if re.match("query|json_execute", function["function_name"]):
+        if re.match("query|json_execute|histogram", function["function_name"]):
             raise ValidationError(f"the query: write the query or table itself, not in {function['function_name']}")
         if re.match("read_|parquet_|sniff_csv|glob", function["function_name"]):
             # Before DuckDB 2, an argument had no name.
             for first in (function.get("children") or function["arguments"])[:1]:
                 constant = _called(db, "serialize_sql", "SELECT 1")
                 constant["statements"][0]["node"]["select_list"] = [first.get("expression", first)]
-                [(value,)] = db.execute(_called(db, "deserialize_sql", json.dumps(constant))).fetchall()
-                yield from value if isinstance(value, list) else [value]
+                # Else the error of the whole query says more.
+                with suppress(duckdb_module().Error):
+                    [(value,)] = db.execute(_called(db, "deserialize_sql", json.dumps(constant))).fetchall()
+                    yield from value if isinstance(value, (list, tuple)) else [value]
 
 
 def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
@@ -271,8 +278,9 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
     if "function" in node:
         alias = node["function"]["function_name"]
     else:
-        alias = node["table_name"].rpartition("/")[2].partition(".")[0]
-        call = f"read_{reader.lower()}({literal(node['table_name'])})" if reader else call
+        file = _name_of(node)
+        alias = file.rpartition("/")[2].partition(".")[0]
+        call = f"read_{reader.lower()}({literal(file)})" if reader else call
     name, named = table["table_name"], call
     if reader == "CSV":
         call = _plain_call(db, call)

@@ -7,6 +7,7 @@ bare text passes for an id, and a header that spans lines can cost the first row
 import codecs
 import importlib.util
 import itertools
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -279,13 +280,14 @@ def read_json(file: IO[bytes], context: ReadContext) -> Iterator[Any]:
         try:
             row = _decode(line)
             fields = context.fields(row)
+            # A decoder takes the last of two ids.
+            if line.count(f'"{context.key}"') > 1 and len(json.loads(line, object_pairs_hook=list)) > len(row):
+                raise ValueError
         except (msgspec.MsgspecError, RecursionError, ValueError):
             if line.strip():
-                is_array = context.line == 1 and line.lstrip().startswith("[")
                 raise context.error(
-                    "an array: write one object a line instead (jq -c '.[]' does)"
-                    if is_array
-                    else "not a JSON object on one line (jq -c . writes it so), nested too deeply, or with NaN"
+                    "not a JSON object on one line (jq -c . writes it so, and an array with jq -c '.[]'), nested too "
+                    "deeply, with NaN or with a key twice"
                 ) from None
             context.counts.blank += 1
             continue

@@ -123,7 +123,7 @@ TRACED = [
     ("SELECT user_id FROM read_csv('late.csv', all_varchar = true) WHERE country = 'NO' EXCEPT SELECT 'x'", NO),
     ("SELECT user_id FROM read_json('uuid.jsonl', columns = {'user_id': 'UUID'})", [UUID.lower()]),
     ("SELECT json->>'user_id' AS user_id FROM read_json_objects('uuid.jsonl')", [UUID]),
-    ("SELECT user_id FROM 'text.csv' EXCEPT SELECT 'x'", ["ann"]),
+    ("SELECT text.user_id FROM text.csv EXCEPT SELECT 'x'", ["ann"]),
     ("SELECT user_id FROM 'text.csv' WHERE filename LIKE '%text%'", ["ann"]),
 ]
 
@@ -296,7 +296,7 @@ def test_a_file_whose_types_change_is_read_with_the_new_types(tmp_path):
 
 
 def test_a_query_that_names_files_of_another_working_directory_is_refused(tmp_path, monkeypatch):
-    audience = Audience.query("SELECT user_id FROM 'te*.csv'")
+    audience = Audience.query("SELECT user_id FROM p.parquet")
     absolute = Audience.query(f"SELECT user_id FROM '{Path.cwd()}/text.csv' WHERE country > 'x'")
     made(tmp_path, "text.csv", "user_id\nanother\n")
     folder = Path.cwd()
@@ -310,14 +310,14 @@ def test_a_query_that_names_files_of_another_working_directory_is_refused(tmp_pa
     [
         "FROM '{}' WHERE user_id NOT IN ('*', '.*')",
         "WITH t AS (FROM/* not 'x' */'{}') SELECT (SELECT user_id FROM t)",
-        "FROM READ_CSV(['text.csv', concat($${}$$, '')], delim = ',')",
+        "FROM READ_CSV(['text.csv', concat($${}$$, '')]::VARCHAR[2], delim = ',')",
     ],
 )
 def test_a_query_reads_all_that_its_patterns_match(tmp_path, sql):
     made(tmp_path, "a.csv", "user_id\nann\n")
     (tmp_path / "b.csv").symlink_to("nowhere")
     error = refused(lambda: Audience.query(sql.format(f"{tmp_path}/*.csv")))
-    assert error == f"{tmp_path}/b.csv can't be read: No such file or directory"
+    assert error.startswith(f"{tmp_path}/b.csv can't be read: No such file or directory; to leave it out, ")
 
 
 def test_a_text_that_is_not_read_as_a_file_names_none(tmp_path):

@@ -86,17 +86,15 @@ WRONG = [
     ("plan none.csv --title x", "pushsdk: the source has no users"),
     ("plan far.csv --title x", "; name one with --primary-key ..."),
     ("broadcast none.txt --title x --run a.run", "pushsdk: the source has no users"),
-    ("broadcast none.txt --title x --run a.run --dry-run", "pushsdk: the source has no users"),
     ("broadcast ids.txt --title x --run a.run --max-rejected 1.1", "for --max-rejected"),
     (
         "broadcast ids.txt --title x --run a.run --no-stop-policy --max-rejected 0.1",
         "--no-stop-policy can't be used with --max-rejected",
     ),
     (
-        "broadcast ids.txt --title x --run a.run --not-after Sunday",
+        "broadcast ids.txt --title x --run a.run --not-after 2126-11-29",
         "--not-after must be a time such as 18:00 or 2026-11-29T",
     ),
-    ("broadcast ids.txt --title x --run a.run --not-after 2126-11-29", "--not-after must be a time such as 18:00"),
     (
         "broadcast ids.txt --title x --run a.run --not-after 2026-01-15T18:00+01:00",
         "--not-after must be in the future; got 2026-01-1",
@@ -150,10 +148,9 @@ WRONG = [
     ("emulator --host a..b --token-file good", "use a host of this machine"),
     ("emulator --store .", "can't be used as a store: it is a folder"),
     (
-        "emulator --allow-host=http://push.test",
-        "hosts[0] must be a name with an optional port, for example push.test:8080; got 'http://push.test'",
+        "emulator --store . --allow-host=push.test:",
+        "hosts[0] must be a name with an optional port, for example push.test:8080; got 'push.test:'",
     ),
-    ("emulator --store . --allow-host=push.test:", "hosts[0] must be a name with an optional port"),
     ("emulator exec", "pushsdk: name the command to run: pushsdk emulator exec -- COMMAND ..."),
     ("emulator exec true -q", "pushsdk: Unknown option: -q"),
     ("emulator exec -- no-such-command-1", "pushsdk: can't run no-such-command-1: No such file or directory"),
