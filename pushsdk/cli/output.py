@@ -24,7 +24,7 @@ Figure = tuple[str, str, str, str]
 """A name, a number, a remark and a style."""
 
 logger: logging.Logger = logging.getLogger("pushsdk")
-_SHORTEST_BAR = 8  # cells; if the figures leave less, their end is cut
+_SHORTEST_BAR = 8  # cells; if the figures leave less, some of them go
 _LINE_INTERVAL = 5.0  # seconds between two plain lines
 # Stage changes that are printed at once. The end of a wait is not: the counts show the end, and waits may be short.
 _STAGE_CHANGES = {("planning", "sending"), ("planning", "waiting"), ("sending", "waiting")}
@@ -37,7 +37,7 @@ def progress(mode: ProgressMode) -> Iterator[Show]:
     if mode == "auto" and console.is_terminal and not console.is_dumb_terminal:
         # Redrawn by each call only: a refresh thread would take time from sending.
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            yield lambda state: live.update(_display(state), refresh=True)
+            yield lambda state: live.update(_display(state, console.width), refresh=True)
     elif mode == "json":
         yield lambda state: print_json(state, sys.stderr)
     elif mode == "none":
@@ -46,17 +46,14 @@ def progress(mode: ProgressMode) -> Iterator[Show]:
         yield _plain_lines()
 
 
-def _display(state: Progress) -> Group:
+def _display(state: Progress, width: int) -> Group:
     """Return two lines on a run, as wide as the terminal: how far it is, and how it goes. Below is the last failure.
 
     The cursor is on an empty line, where a terminal writes the ^C that is pressed.
     """
     planning = state.stage == "planning"
-    percent = 100 * _settled(state) // state.planned if state.planned else 100
-    extent = [count(state.planned)] if planning else [f"{percent}%", *_time_left(state), _done(state)]
-    figures = Text("  ".join(extent), no_wrap=True, overflow="ellipsis")  # the most important first
-    bar_column = Column(ratio=1, width=_SHORTEST_BAR)
-    line = Table.grid(Column(no_wrap=True), bar_column, Column(), padding=(0, 1), pad_edge=False, expand=True)
+    figures = _extent(state, width - len(state.stage) - _SHORTEST_BAR - 2)
+    line = Table.grid(Column(), Column(ratio=1), Column(), padding=(0, 1), pad_edge=False, expand=True)
     bar = ProgressBar(total=None if planning else state.planned or 1, completed=_settled(state), pulse=planning)
     line.add_row(Text(state.stage, "bold cyan"), bar, figures)
     course = Text(", ".join(_course(state)), no_wrap=True, overflow="ellipsis")
@@ -81,6 +78,16 @@ def _describe(state: Progress) -> str:
     if state.stage == "planning":
         return count(state.planned)
     return ", ".join(filter(None, [_done(state), *_course(state), *_time_left(state), state.trouble]))
+
+
+def _extent(state: Progress, width: int) -> str:
+    """Return how far a run is, in at most so many characters if that is possible."""
+    if state.stage == "planning":
+        return count(state.planned)
+    percent = 100 * _settled(state) // state.planned if state.planned else 100
+    share, left = f"{percent}%", _time_left(state)
+    whole = "  ".join([share, _done(state), *left])
+    return whole if len(whole) <= width else "  ".join([share, *left])
 
 
 def _time_left(state: Progress) -> list[str]:
