@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 from aiohttp import web
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from pushsdk.emulator.guard import Guard, Refused
 
@@ -68,8 +68,8 @@ def refuse(refused: Refused, headers: Mapping[str, str] = {}) -> web.Response:
 async def read_body(request: web.BaseRequest, guard: Guard) -> bytes:
     """Return the body, at most the guard's ``max_body`` bytes.
 
-    Raises `Refused`, RequestPayloadError or OSError if the body is too large, too slow or incomplete, or if too many
-    bytes are on their way.
+    Raises `Refused` if the body is too large or too slow, or if too many bytes are on their way; RequestPayloadError if
+    it is incomplete.
     """
     _check_room(guard, request.content_length or 0)
     content, transport, body = request.content, request.transport, bytearray()
@@ -85,6 +85,8 @@ async def read_body(request: web.BaseRequest, guard: Guard) -> bytes:
                 _check_room(guard, len(body))
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {_BODY_SECONDS:g} s") from None
+    except (RequestPayloadError, OSError):
+        raise RequestPayloadError from None
     finally:
         connection_of(request).begin()
     return bytes(body)

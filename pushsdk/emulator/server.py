@@ -97,7 +97,7 @@ class Server(web.Server):
             return refuse(refused, PRIVATE)
         except StoreError as error:
             return refuse(Refused(507, str(error)), PRIVATE)
-        except (RequestPayloadError, OSError):  # the body is incomplete
+        except RequestPayloadError:  # the body is incomplete
             return abort(request)
 
     async def aclose(self) -> None:

@@ -66,6 +66,8 @@ class PushService:
             inbox = self.inboxes.of(request.headers["Api-Key"])
         except Refused as refused:
             return self._refuse_unmatched(request, refused)
+        except StoreError as error:
+            return self._refuse_unmatched(request, Refused(507, str(error)))
         return await self.receive(request, inbox, self.record(inbox, ENDPOINTS[request.path]))
 
     def record(self, inbox: InboxState, endpoint: Endpoint) -> RequestRecord:
