@@ -71,7 +71,7 @@ async def read_body(request: web.BaseRequest, guard: Guard) -> bytes:
     Raises `Refused` if the body is too large or too slow, or if too many bytes are on their way; RequestPayloadError if
     it is incomplete.
     """
-    _check_room(guard, request.content_length or 0)
+    _check_room(guard, int(request.headers.get("Content-Length", 0)))
     content, transport, body = request.content, request.transport, bytearray()
     expect = request.headers.get("Expect", "").lower()
     if expect == "100-continue" and transport is not None and not content.is_eof():
