@@ -72,8 +72,6 @@ async def test_a_full_disk_is_507_and_nothing_is_partially_stored(fill, running)
         assert answer.status == 507
         assert answer.json == {"error": text}
         assert (await wire.send(b"x" * 100_000)).status == 507
-        assert wire.emulator.users() == {"ann": 1}
-        assert len(wire.emulator.pushes) == 1
         assert wire.emulator.totals() == {"requests": 3, "users": 1, "duplicates": 0, "pushes": 1, "campaigns": 0}
         assert 507 in [(await wire.push("ann", Api_Key=f"key {number}")).status for number in range(200)]
 
