@@ -45,7 +45,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 # DuckDB's error for a JSON value that would change if it became a text.
-NO_TEXT = "an id is made from a JSON value that is neither a text nor an integer"
+NO_TEXT = "an id is made from, or compared with, a JSON value that is neither a text nor an integer"
 # Errors about the query and the files, whose text may be shown: it quotes no value.
 _SHOWABLE = {f"{kind}Exception" for kind in ("Binder", "Catalog", "IO", "Parser", "Permission", "Syntax")}
 

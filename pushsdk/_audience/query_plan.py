@@ -23,28 +23,33 @@ _ORDERING = (
     r"\b(((list|array)_)?(max|min|median|mode)|greatest|least|hash|COMPARE_[LG]\w+"
     r"|\w*(grade|sort|quantile|aggr|histogram|top_k|hex|bin)\w*)\b"
 )
+COMPARING = "COMPARE"
+"""The comparisons, for `origins_of`."""
 # The operators that choose or join rows by their order.
 _BY_ORDER = ("AGGREGATE_AND_GROUP_BY", "DISTINCT", "LIMIT", "POSITIONAL_JOIN", "WINDOW")
 _NONE: Origins = frozenset()
 
 
-def origins_of(plan: Json, names: Sequence[str], column: str, kind: str) -> tuple[Origins, Origins]:
+def origins_of(
+    plan: Json, names: Sequence[str], column: str, kind: str, ordering: str = _ORDERING
+) -> tuple[Origins, Origins]:
     """Return the table columns whose values are in a result column, and those whose order chooses rows or values.
 
     ``names`` has all result columns. Only values whose type matches the pattern ``kind`` count. Raises LookupError for
-    an operator without a rule, and for a later plan format possibly also TypeError or ValueError.
+    an operator without a rule, and for a later plan format possibly also TypeError or ValueError. ``ordering`` is the
+    pattern for functions and comparisons that choose.
     """
-    tracer = _Tracer(kind)
+    tracer = _Tracer(kind, ordering)
     return dict(zip(names, tracer.columns(plan), strict=True))[column], tracer.ordered
 
 
-def _parts(node: Json) -> tuple[list[Any], list[Any]]:
+def _parts(node: Json, ordering: str) -> tuple[list[Any], list[Any]]:
     """Return the parts whose values are in an expression's value, and those whose order chooses."""
     function = f"{node.get('type')} {node.get('qname', node.get('name'))}"
     if re.search(_CHOOSERS, function):
         return node["children"][:1], node["children"][1:]
     values = [part for name, part in node.items() if name not in (*_SORTING, *_CONDITIONS)]
-    return values, values if re.search(_ORDERING, function) else [node.get(name) for name in _SORTING]
+    return values, values if re.search(ordering, function) else [node.get(name) for name in _SORTING]
 
 
 def _united(*rows: Columns) -> Columns:
@@ -66,8 +71,9 @@ def _kept(columns: Columns, positions: Sequence[int]) -> Columns:
 class _Tracer:
     """A walk through one plan."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, ordering: str) -> None:
         self._kind = kind
+        self._ordering = ordering
         #: The columns whose order chooses, and those that sort rows. Extended by ``origins``, ``columns`` and ``sort``.
         self.ordered = self.sorting = _NONE
         #: The columns in each common table expression, by number. Extended by ``share``.
@@ -93,7 +99,7 @@ class _Tracer:
         if node.get("type") == "BOUND_REF":
             values = inputs[node["index"]]
         else:
-            values, ordered = self.made(_parts(node), inputs)
+            values, ordered = self.made(_parts(node, self._ordering), inputs)
             self.ordered |= ordered
             self.made([node.get(name) for name in _CONDITIONS], inputs)
         kind = node.get("return_type")
@@ -126,7 +132,7 @@ class _Tracer:
         self.outer = outer
         for condition in operator.get("conditions", ()):
             compared = self.origins(condition["left"], first) | self.origins(condition["right"], second)
-            if re.search(_ORDERING, condition["comparison"]):
+            if re.search(self._ordering, condition["comparison"]):
                 self.ordered |= compared
         self.origins(operator.get("condition"), first + second)
         second = _kept(second, operator.get("right_projection_map", ()))

@@ -27,7 +27,7 @@ from pushsdk._audience.duckdb_reader import (
     quoted,
     shown_types,
 )
-from pushsdk._audience.query_plan import Json, Origins, origins_of
+from pushsdk._audience.query_plan import COMPARING, Json, Origins, origins_of
 from pushsdk._audience.source import FileListing, found_files, printable
 from pushsdk._core.errors import ValidationError
 
@@ -210,9 +210,9 @@ def _show_texts(db: Connection, sql: str, key: str, tree: Json, tables: Sequence
 def _fixes(db: Connection, query: str, key: str, sources: Sequence[_Source], origins: Origins | None) -> list[str]:
     """Return the types to state. The tables are gone then."""
     numbers = _origins(db, query, key, "^(?!.*VARCHAR)")[1]
-    for source in sources:
-        if source.reader:
-            source.find_text(db, origins)
+    _find_texts(db, sources, origins)
+    # As JSON, a text would be compared with the quotation marks around it.
+    _find_texts(db, sources, _origins(db, query, key, "JSON", COMPARING)[1])
     # Not if the query itself sorts texts, which it made.
     ordered = numbers & _origins(db, query, key, "VARCHAR")[1]
     for source in sources:
@@ -220,7 +220,13 @@ def _fixes(db: Connection, query: str, key: str, sources: Sequence[_Source], ori
     return [source.fix(ordered) for source in sources if source.text]
 
 
-def _origins(db: Connection, query: str, key: str, kind: str = "") -> tuple[Origins | None, Origins]:
+def _find_texts(db: Connection, sources: Sequence[_Source], columns: Origins | None) -> None:
+    for source in sources:
+        if source.reader and columns != frozenset():
+            source.find_text(db, columns)
+
+
+def _origins(db: Connection, query: str, key: str, kind: str = "", *ordering: str) -> tuple[Origins | None, Origins]:
     """Return the columns that feed the ids, None if that is unknown, and those whose order chooses.
 
     Values of types that don't match the pattern ``kind`` are left out.
@@ -229,7 +235,7 @@ def _origins(db: Connection, query: str, key: str, kind: str = "") -> tuple[Orig
         names = [*column_types(db, f"({query})")]
         # A missing key is an error later.
         plan = _called(db, "serialize_plan", query)["plans"][0]
-        return origins_of(plan, names, key, kind) if key in names else (frozenset(), frozenset())
+        return origins_of(plan, names, key, kind, *ordering) if key in names else (frozenset(), frozenset())
     return None, frozenset()
 
 
@@ -250,7 +256,7 @@ def _names_in(db: Connection, tables: Sequence[Json]) -> Iterator[Any]:
     """
     for node in tables:
         if "function" not in node:
-            yield _name_of(node)
+            yield from re.findall(r"(?s).*\..*", _name_of(node))  # DuckDB needs a suffix
             continue
         function = node["function"]
         if re.match("query|json_execute|histogram", function["function_name"]):

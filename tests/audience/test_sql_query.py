@@ -32,6 +32,8 @@ def folder(tmp_path_factory):
     uuid = {"user_id": UUID, "n": 1, "user": {"id": UUID, "n": 1}, "ids": [UUID], "tags": ["007"]}
     made(folder, "uuid.jsonl", json.dumps(uuid))
     made(folder, "case.jsonl", '{"user_id": 5, "USER_ID": 7}')
+    made(folder, "mixed.jsonl", '{"id": 1}\n{"id": "00123"}')
+    (folder / "t").symlink_to("nowhere")
     made(folder, "text.csv", "user_id,country\nann,Norway\n")
     with duckdb.connect() as db:
         db.execute(f"COPY (SELECT i + 1000 AS user_id FROM range(5) t(i)) TO '{folder}/p.parquet' (FORMAT parquet)")
@@ -48,7 +50,6 @@ TRACED = [
     ("SELECT user_id FROM 'late.csv.gz' WHERE country = 'NO'", NO),
     ("SELECT user_id FROM 'lat*.csv' TABLESAMPLE 100% WHERE country = 'NO'", NO),
     ("SELECT uid AS user_id FROM './late.csv' AS l(uid) WHERE country = 'NO'", NO),
-    ("SELECT user_id FROM read_csv('late.csv', delim = ',') WHERE country = 'NO'", NO),
     ("SELECT column0 AS user_id FROM 'bare.csv' WHERE column1 = 'NO'", NO),
     ("SELECT user_id FROM read_csv('bare.csv', names = ['user_id', 'c']) WHERE c = 'NO'", NO),
     ("SELECT user_id FROM 'late.jsonl' WHERE country = 'NO'", NO),
@@ -59,7 +60,6 @@ TRACED = [
     ("SELECT 'u'/**/|| user_id AS user_id FROM 'late.csv' WHERE country = 'NO' AND age % 2 = 0", ["u00123"]),
     ("SELECT CASE WHEN age + 1 > 18 THEN user_id ELSE user_id END AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
     ("SELECT * EXCLUDE user_id, user_id || '' AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
-    ("SELECT COLUMNS('user.*') FROM 'late.csv' WHERE country = 'NO'", NO),
     # Common table expressions, subqueries, sets.
     (
         "WITH t AS (FROM 'late.csv'), u(x) AS (SELECT user_id FROM t WHERE country = 'NO') SELECT x AS user_id FROM u",
@@ -97,7 +97,6 @@ TRACED = [
         list(map(str, range(8, 18))),
     ),
     ("SELECT user_id FROM 'optout.csv' WHERE CAST(user_id AS DOUBLE) BETWEEN 9 AND 10", ["9", "10"]),
-    ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY user_id", NO),
     ("WITH t AS (FROM 'optout.csv' ORDER BY user_id) SELECT user_id FROM t WHERE n = 17", ["0123", "17"]),
     ("SELECT n, user_id FROM (FROM 'optout.csv' ORDER BY n DESC LIMIT 1)", ["20999"]),
     ("SELECT user_id FROM 'text.csv' WHERE user_id < 'b' ORDER BY user_id LIMIT 1", ["ann"]),
@@ -107,8 +106,9 @@ TRACED = [
     ("SELECT DISTINCT ON (country) user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY age + 1", ["1e3"]),
     ("SELECT p.user_id FROM 'p.parquet' p JOIN 'late.csv' l ON l.user_id = p.user_id WHERE age > 3", ["1000", "1004"]),
     ("SELECT l.user_id FROM 'late.csv' l JOIN 'p.parquet' USING (user_id) WHERE age > 3", ["1004", "1e3"]),
-    ("SELECT l.user_id FROM 'late.csv' l SEMI JOIN 'p.parquet' USING (user_id) WHERE age > 3", ["1004", "1e3"]),
     ("FROM 'late.csv' WHERE country = 'NO' AND user_id NOT IN (123, 124)", ["1e3"]),
+    ("FROM 'late.csv' l WHERE country = 'NO' AND NOT EXISTS (FROM 'mixed.jsonl' WHERE id = user_id)", ["1e3"]),
+    ("SELECT user_id FROM 'late.csv' ANTI JOIN 'mixed.jsonl' ON user_id = id WHERE country = 'NO'", ["1e3"]),
     ("FROM 'late.csv' l WHERE country = 'NO' AND NOT EXISTS (FROM 'optout.csv' o WHERE o.user_id = l.user_id)", []),
     ("SELECT user_id FROM 'late.csv' ASOF JOIN (SELECT 17 AS since) ON age >= since WHERE country = 'NO'", NO),
     ("FROM 'late.csv' WHERE country = 'NO' AND age NOT IN (SELECT n FROM 'optout.csv' WHERE n > 99)", NO),
@@ -149,7 +149,6 @@ REFUSED = [
         "SELECT user_id FROM 'late.csv' WHERE user_id % 10 = 3",
         "types = {'user_id': 'VARCHAR'} in read_csv('late.csv');",
     ),
-    ("SELECT user_id FROM 'late.csv' WHERE user_id > 1000", "use CAST where the query needs another type"),
     ("SELECT user_id FROM 'late.csv' WHERE user_id IN (SELECT user_id FROM 'p.parquet')", "types = {'user_id': 'VARC"),
     ("SELECT user_id FROM read_csv('late.csv', types = {'age': 'SMALLINT'})", "in read_csv('late.csv', "),
     (
@@ -240,7 +239,7 @@ def test_a_json_value_that_is_neither_a_text_nor_an_integer_is_no_id(tmp_path, v
     if value == "null":
         error = f"the query, row {EARLY + 3}: user_id is NULL"
     else:
-        error = "the query: an id is made from a JSON value that is neither a text nor an integer"
+        error = "the query: an id is made from, or compared with, a JSON value that is neither a text nor an integer"
         assert refused(lambda: Audience.query(f"FROM '{path}' WHERE user_id IS NOT NULL")) == error
     assert refused(lambda: Audience.query(f"FROM '{path}'")) == error
 
