@@ -286,9 +286,7 @@ async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(times, faults)
     ],
 )
 @virtual
-async def test_closing_waits_for_requests_and_for_settlements_as_long_as_the_store_may_take(
-    answer, timeout, drain, kind, state
-):
+async def test_closing_waits_for_requests_and_settlements(answer, timeout, drain, kind, state):
     service = FakeService(answer)
     claims = ShakyClaims(timeout=99.0, swap=["slow"])
     client = service.client(claims=claims)
