@@ -71,6 +71,7 @@ class SqlQuery(DuckdbSource):
     def _files(self, db: Connection, tables: Sequence[Json]) -> Iterator[FileListing]:
         """Yield the files that the query names, from the folder where the query was made."""
         for name in map(os.path.expanduser, map(str, _names_in(db, tables))):
+            name = re.sub("^file:(//(localhost)?)?", "", name)
             listing = found_files(os.path.join(self._folder, name))
             if not listing.paths:
                 continue

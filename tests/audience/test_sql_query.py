@@ -307,7 +307,7 @@ def test_a_query_that_names_files_of_another_working_directory_is_refused(tmp_pa
 @pytest.mark.parametrize(
     "sql",
     [
-        "FROM '{}' WHERE user_id NOT IN ('*', '.*')",
+        "FROM 'file://{}' WHERE user_id NOT IN ('*', '.*')",
         "WITH t AS (FROM/* not 'x' */'{}') SELECT (SELECT user_id FROM t)",
         "FROM READ_CSV(['text.csv', concat($${}$$, '')]::VARCHAR[2], delim = ',')",
     ],
