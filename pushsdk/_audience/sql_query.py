@@ -264,7 +264,7 @@ def _names_in(db: Connection, tables: Sequence[Json]) -> Iterator[Any]:
             raise ValidationError(f"the query: write the query or table itself, not in {function['function_name']}")
         if re.match("read_|parquet_|sniff_csv|glob", function["function_name"]):
             # Before DuckDB 2, an argument had no name.
-            for first in (function.get("children") or function["arguments"])[:1]:
+            for first in (function.get("children") or function.get("arguments", ()))[:1]:
                 constant = _called(db, "serialize_sql", "SELECT 1")
                 constant["statements"][0]["node"]["select_list"] = [first.get("expression", first)]
                 # Else the error of the whole query says more.
