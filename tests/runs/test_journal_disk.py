@@ -108,6 +108,18 @@ def test_an_interrupted_write_is_the_last(tmp_path, disk):
     journal.close()
 
 
+def test_a_read_at_once_does_not_wait_for_a_write(tmp_path, disk):
+    journal = make_run(tmp_path / "a.run")
+
+    class DuringTheWrite(KeyboardInterrupt):
+        def __init__(self):
+            journal.load(0, at_once=True)
+
+    disk.statements, disk.error = "UPDATE head", DuringTheWrite
+    with pytest.raises(BlockingIOError):
+        record(journal, [CLAIM])
+
+
 @pytest.mark.parametrize("use", [lambda journal: journal.add([chunk("b")]), lambda journal: journal.seal(duplicates=0)])
 def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(tmp_path, disk, use):
     journal = Journal.open_or_create(tmp_path / "a.run", BROADCAST)
