@@ -1157,8 +1157,8 @@ AUDIENCES = [
     ),
     Bug(
         "among many, an id that a spreadsheet has damaged gets no warning",
-        "_core.damage:damage_of",
-        "return original(ids) if len(ids) == 1 or 'E+' not in ''.join(ids) else []",
+        "_core.damage:may_have_damage",
+        "return b'E+' not in encoded and original(ids, encoded)",
         "tests/core/test_damage.py",
     ),
     Bug(

@@ -22,7 +22,7 @@ from pushsdk._audience.sql_query import SqlQuery
 from pushsdk._audience.text_files import FORMATS, TextFiles, read_text
 from pushsdk._core import wire
 from pushsdk._core.arguments import iterable
-from pushsdk._core.body import decode_user_ids, encode_user_ids
+from pushsdk._core.body import decode_user_ids, encode_texts, encode_user_ids
 from pushsdk._core.damage import damage_in, damage_of, damage_text
 from pushsdk._core.errors import Advice, ValidationError, warn_caller
 from pushsdk._core.kinds import Count, Rule, check, check_arguments
@@ -258,7 +258,7 @@ class Audience:
             if isinstance(users._source, TextFiles):
                 users._source.check_filled()
             for ids in users.ids():
-                users._damages.update(damage_of(ids))
+                users._damages.update(damage_of(ids, encode_texts(ids)))
                 yield ids
 
 

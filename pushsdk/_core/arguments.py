@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pushsdk._core.body import EncodedIds, encode_user_id, encode_user_ids
-from pushsdk._core.damage import RARE, WORDS, damage_of, warn_of_damage
+from pushsdk._core.damage import SIGNS, WORDS, damage_of, warn_of_damage
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.kinds import check, must_be
 from pushsdk._core.models import MobilePush
@@ -29,8 +29,8 @@ def check_users(
         ids = tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
     if len(ids) == 1:
         encoded = encode_user_id(ids[0])
-        if ids[0] in WORDS or 0 in encoded[1:-1].translate(RARE):
-            note(damage_of(ids))
+        if ids[0] in WORDS or 0 in encoded.translate(SIGNS):
+            note(damage_of(ids, encoded))
         return ids, encoded, 0
     if not ids:
         raise ValidationError("user_ids must not be empty: name at least one user")
@@ -43,7 +43,7 @@ def check_users(
     distinct = tuple(dict.fromkeys(ids))
     if len(distinct) < len(ids):
         encoded = encode_user_ids(distinct)
-    note(damage_of(distinct))
+    note(damage_of(distinct, encoded))
     return distinct, encoded, len(ids) - len(distinct)
 
 

@@ -170,7 +170,7 @@ class Planner:
         self._ids.extend(ids)
         end = len(self._ids) if last else len(self._ids) // header.max_users * header.max_users
         for users, encoded in chunks_of(self._ids[:end], header):
-            self._damages.update(damage_of(users))
+            self._damages.update(damage_of(users, encoded))
             self._waiting.append(Chunk(len(users), encoded))
         del self._ids[:end]
 

@@ -125,7 +125,7 @@ class ChunkEncoder:
     def _payloads(self, users: list[str], rows: list[dict[str, Any]] | None) -> tuple[Payload, ...]:
         """Return one payload for all users, or one for each user if there are ``rows``."""
         encoded = encode_user_ids(users)
-        self.damages.update(damage_of(users))
+        self.damages.update(damage_of(users, encoded))
         if rows is None:
             return ((encoded, self._message, self._custom_fields),)
         message, custom_fields = self._unencoded

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_of
 from pushsdk._core.errors import ConfigurationError, MessageWarning
 from pushsdk._core.outcome import Guarded
@@ -129,7 +130,7 @@ def cut(batches: "Iterable[pa.RecordBatch]", *, max_users: int, prefix: str) -> 
     good = users()
     for number, rows in enumerate(iter(lambda: list(itertools.islice(good, max_users)), [])):
         ids, sizes, *fields = zip(*rows, strict=True)
-        bad.update(damage_of(ids))
+        bad.update(damage_of(ids, encode_user_ids(ids)))
         yield chunk(f"{prefix}{number:06}", sum(sizes), ids, *fields)
     for name, size in bad.items():
         yield chunk(name, size)
