@@ -100,7 +100,8 @@ def test_no_cut_through_an_echoed_key_shows_more_than_a_character(way, around):
     echo = "".join(parts)
     for end in draws.choices(range(len(echo)), k=20):
         body = answered(f"{'~' * (4096 - end)}{echo}".encode("latin-1"), key).body.decode("latin-1")
-        assert len(body.strip("~*")) <= len(parts[0]), (key, echo[:end], body)
+        # A bare % begins an escape, and tells nothing.
+        assert len(body.strip("~*%")) <= len(parts[0]), (key, echo[:end], body)
 
 
 def test_texts_without_the_key_are_kept_exactly():
