@@ -11,7 +11,6 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -145,9 +144,7 @@ class FileListing(msgspec.Struct, frozen=True):
             seconds, rest = divmod(self.stamps[0][1], 10**9)
             modified = datetime.fromtimestamp(seconds, UTC)
             return f"{name} ({size} bytes, modified {modified:%Y-%m-%dT%H:%M:%S}.{rest:09}Z)"
-        digest = hashlib.sha256(repr((tuple(map(Path, self.paths)), self.stamps)).encode(errors="replace")).hexdigest()[
-            :16
-        ]
+        digest = hashlib.sha256(repr((self.paths, self.stamps)).encode(errors="replace")).hexdigest()[:16]
         return f"{name} ({len(self.paths)} files, {size} bytes, state {digest})"
 
     def check_regular(self) -> None:
