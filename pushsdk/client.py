@@ -22,7 +22,6 @@ import os
 import threading
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -515,4 +514,4 @@ def _shows_answers(base_url: str) -> bool:
     """Return True if errors quote the service by default: the service is loopback, or the environment says so."""
     variable = os.environ.get("PUSHSDK_SHOW_ANSWERS", "")
     check("PUSHSDK_SHOW_ANSWERS", variable, Literal["1", "0", ""])
-    return variable == "1" or is_loopback(urlsplit(base_url).hostname or "")
+    return variable == "1" or is_loopback(base_url)

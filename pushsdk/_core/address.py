@@ -45,10 +45,10 @@ def missing(*names: str) -> ConfigurationError:
 
 def check_key(key: object, name: str = "api_key") -> Secret:
     """Return the key as a secret. Raises ConfigurationError unless 1 to 4096 visible ASCII characters."""
-    key = secret = Secret.of(key)
-    if error := _key_error(name, secret.reveal()):
+    key = Secret.of(key)
+    if error := _key_error(name, key.reveal()):
         raise error
-    return secret
+    return key
 
 
 def check_base_url(url: object, *, allow_insecure: bool, name: str = "base_url") -> str:
@@ -57,36 +57,41 @@ def check_base_url(url: object, *, allow_insecure: bool, name: str = "base_url")
     Raises ConfigurationError unless absolute, https (or http to a literal loopback address, or ``allow_insecure``),
     without userinfo, query and fragment, and without ``/v1`` at the end.
     """
-    url = secret = Secret.of(url)
+    url = Secret.of(url)
     faults = _BASE_URL_FAULTS if allow_insecure else (*_BASE_URL_FAULTS, _PLAIN_FAULT)
-    if error := _url_error(
-        name, "https://push.example/api", "https:// (http:// for localhost)", faults, secret.reveal()
-    ):
+    if error := _url_error(name, "https://push.example/api", "https:// (http:// for localhost)", faults, url.reveal()):
         raise error
-    scheme, _, rest = secret.reveal().rstrip("/").partition(":")
+    scheme, _, rest = url.reveal().rstrip("/").partition(":")
     return f"{scheme.lower()}:{rest}"
 
 
 def check_proxy(url: object, *, base_url: str, allow_insecure: bool) -> Secret:
     """Return the proxy URL, which may have a password. Raises ConfigurationError if the proxy would see the Api-Key."""
-    url = secret = Secret.of(url)
-    if error := _url_error("proxy", "http://proxy.example:3128", "http:// or https://", _URL_FAULTS, secret.reveal()):
+    url = Secret.of(url)
+    if error := _url_error("proxy", "http://proxy.example:3128", "http:// or https://", _URL_FAULTS, url.reveal()):
         raise error
     if base_url.startswith("http:") and not allow_insecure:
         raise ConfigurationError(f"proxy: {EXPOSED}")
-    return secret
+    return url
 
 
 def check_headers(headers: object) -> Secret:
     """Return a copy of the headers. Raises ConfigurationError for invalid headers and for those the client sets."""
-    headers = secret = Secret.of(headers)
-    if error := _headers_error(secret.reveal()):
+    headers = Secret.of(headers)
+    if error := _headers_error(headers.reveal()):
         raise error
-    return Secret.of({**secret.reveal()})
+    return Secret.of({**headers.reveal()})
 
 
-def is_loopback(host: str) -> bool:
-    """Return True if the host is literally localhost, 127.0.0.0/8 or ::1. No name is resolved."""
+def host_and_port(url: str) -> tuple[str, int]:
+    """Return the host and the port in a URL that was checked."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def is_loopback(url: str) -> bool:
+    """Return True if the host in a URL is literally localhost, 127.0.0.0/8 or ::1. No name is resolved."""
+    host = urlsplit(url).hostname or ""
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 
@@ -153,7 +158,7 @@ _BASE_URL_FAULTS: tuple[_Fault, ...] = (
     ),
 )
 _PLAIN_FAULT: _Fault = (
-    lambda url: url.parts.scheme == "http" and not is_loopback(url.host),
+    lambda url: url.parts.scheme == "http" and not is_loopback(url.text),
     (
         "must not be plain http, which would expose the Api-Key: use https, or set allow_insecure "
         "(localhost, 127.0.0.0/8 and ::1 need neither)"

@@ -132,7 +132,7 @@ class Facts(Wording, msgspec.Struct, frozen=True):
     def _signs(self, target: Target) -> set[object]:
         """Return those ``FIXES`` conditions that hold."""
         verdict, decisive = self.verdict, self.decisive
-        is_local = is_loopback(urlsplit(target.base_url).hostname or "")
+        is_local = is_loopback(target.base_url)
         signs: dict[object, object] = {
             verdict.outcome: True,
             target.operation.name: True,

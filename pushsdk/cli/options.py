@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from cyclopts import Group, Parameter
 
@@ -106,6 +105,6 @@ def quoted(title: str) -> str:
 def confirm(action: Callable[[], str], settings: ClientSettings, *, yes: bool) -> None:
     """Ask before a request goes to another machine, directly or through a proxy, unless ``yes`` is set."""
     urls = filter(None, (settings["base_url"], settings.get("proxy")))
-    local = all(is_loopback(urlsplit(Secret.of(url).reveal()).hostname or "") for url in urls)
+    local = all(is_loopback(Secret.of(url).reveal()) for url in urls)
     if not (yes or local):
         ask(f"{action()} at {settings['base_url']}?", declined="nothing was sent")

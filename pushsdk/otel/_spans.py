@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from random import random
 from time import time_ns
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 from opentelemetry import context as otel_context
@@ -20,7 +19,7 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, StatusCode, TracerProvider
 
-from pushsdk._core.address import check_headers
+from pushsdk._core.address import check_headers, host_and_port
 from pushsdk._core.batching import Call
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.operations import PUSH, Operation
@@ -124,9 +123,8 @@ class ClientObserver:
         propagator: TextMapPropagator | None,
         sample_accepted: float,
     ) -> None:
-        parts = urlsplit(base_url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        self._server: dict[str, _Value] = {"server.address": parts.hostname or "", "server.port": port}
+        host, port = host_and_port(base_url)
+        self._server: dict[str, _Value] = {"server.address": host, "server.port": port}
         self._tracer = trace.get_tracer("pushsdk", __version__, tracer_provider, SCHEMA)
         self._instruments = instruments
         self._propagator = propagator

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Literal, Unpack
-from urllib.parse import urlsplit
 
 import msgspec
 
 from pushsdk._audience.source import printable
+from pushsdk._core.address import host_and_port
 from pushsdk._core.damage import warn_of_damage
 from pushsdk._core.errors import ConfigurationError, PushError, ValidationError
 from pushsdk._core.hints import check_options
@@ -164,10 +164,9 @@ def _finished(folder: RunFolder, manifest: Manifest, wanted: Manifest) -> SparkR
 
 def _look_around(session: "SparkSession", folder: RunFolder, client: Mapping[str, Any]) -> int:
     """Return how many tasks Spark runs at a time. Raises ConfigurationError if none could send."""
-    address = urlsplit(client.get("proxy") or client["base_url"])
-    port = address.port or (443 if address.scheme == "https" else 80)
+    address = host_and_port(client.get("proxy") or client["base_url"])
     with _explained(folder), NamedTemporaryFile(dir=folder.path) as token:
-        look = partial(trouble, token.name, address.hostname or "", port)
+        look = partial(trouble, token.name, *address)
         troubles = [row["trouble"] for row in session.range(_ROWS).mapInArrow(look, "trouble string").collect()]
     if all(troubles):
         raise ConfigurationError(

@@ -8,13 +8,12 @@ from collections.abc import Generator, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
-from pushsdk._core.address import is_loopback
+from pushsdk._core.address import host_and_port, is_loopback
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.policy import Limits
 from pushsdk._core.secret import SHORTEST_MASKED, Secret
@@ -27,7 +26,6 @@ from pushsdk.cli.options import CallOptions, Json, JsonLines, command_line
 from pushsdk.cli.settings import ClientSettings, InForce, Layer, check, find, in_force, no_file, unknown_variables
 from pushsdk.cli.terminal import print_json, say, visible, warn
 
-_PORTS = {"http": 80, "https": 443}
 _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
 _RENEWAL_DAYS = 14  # certificates are usually renewed before this many days are left
 _HINTS = {
@@ -54,18 +52,16 @@ class Finding(Struct, frozen=True):
 
 def probe(base_url: str, proxy: str | Secret | None = None) -> Iterator[Finding]:
     """Yield the result of each connection step, to the proxy if there is one, up to the first failure."""
-    target = urlsplit(base_url if proxy is None else Secret.of(proxy).reveal())
-    host = target.hostname or ""
-    port = target.port or _PORTS[target.scheme]
+    host, port = host_and_port(base_url if proxy is None else Secret.of(proxy).reveal())
     addresses = yield from _look_up(host, port)
     reached = yield from _connect(addresses)
     if not reached:
         return
     if proxy is not None:
         yield Finding("tls", "warn", "not checked: the connection goes through a proxy")
-    elif target.scheme == "https":
+    elif base_url.startswith("https:"):
         yield _handshake(host, reached[0])
-    elif not is_loopback(host):
+    elif not is_loopback(base_url):
         yield Finding("tls", "warn", "plain http: the Api-Key can be read on the way; use https")
 
 

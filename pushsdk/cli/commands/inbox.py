@@ -69,7 +69,7 @@ def _settings(profile: str | None) -> Mapping[str, Any]:
     named = find({}).get("base_url")
     is_here = False
     with suppress(ValueError):  # resolve refuses a URL that can't be split
-        is_here = named is not None and is_loopback(urlsplit(str(named.value)).hostname or "")
+        is_here = named is not None and is_loopback(str(named.value))
     return resolve({"profile": EMULATOR} if running_emulators() and not is_here else {})
 
 
