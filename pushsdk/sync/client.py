@@ -214,8 +214,11 @@ class PushClient(ClientViews):
         thread, client = self._portal.enter(), self._client
         users = read_ids(user_ids, self._lifetime.settings.batching.max_users)
         options: dict[str, Any] = {"custom_fields": custom_fields, "timeout": timeout, "retry": retry}
-        call = ThreadCall(lambda: client.send(users, message, idempotency_key=idempotency_key, **options))
-        return thread.perform(call, lambda call: report_abandoned(client, users, call))
+        call = ThreadCall(
+            lambda: client.send(users, message, idempotency_key=idempotency_key, **options),
+            lambda call: report_abandoned(client, users, call),
+        )
+        return thread.perform(call)
 
     def create_campaign(
         self,

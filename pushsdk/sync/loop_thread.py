@@ -46,10 +46,17 @@ Close = Callable[[float], Coroutine[Any, Any, DrainReport]]
 
 
 class ThreadCall(Generic[T]):
-    """A call that the loop performs while a thread waits for it. ``work`` makes the coroutine that the loop awaits."""
+    """A call that the loop performs while a thread waits for it. ``work`` makes the coroutine that the loop awaits.
 
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+    ``report`` is called in the loop for an interrupted call that was done already, or had not started: no event reports
+    such a call.
+    """
+
+    def __init__(
+        self, work: Callable[[], Coroutine[Any, Any, T]], report: Callable[["ThreadCall[T]"], None] = lambda _: None
+    ) -> None:
         self._work = work
+        self.report = report
         #: Functions for the waiting thread to call, put by the loop; None follows the last one.
         self.callbacks: queue.SimpleQueue[Callback | None] = queue.SimpleQueue()
         self.caller: list[Any] = [sys._getframe(2)]  # until the call is done
@@ -160,11 +167,10 @@ class LoopThread:
                 raise ClientClosedError("the interpreter is exiting: make the first call earlier") from None
             raise
 
-    def perform(self, call: ThreadCall[T], report: Callable[[ThreadCall[T]], None] | None = None) -> T:
+    def perform(self, call: ThreadCall[T]) -> T:
         """Return the call's result, or raise its error. An exception that interrupts the waiting cancels the call.
 
-        ``report`` is called in the loop for an interrupted call that was done already, or had not started: no event
-        reports such a call. Raises ClientClosedError if the loop is closed.
+        Raises ClientClosedError if the loop is closed.
         """
         try:
             self.submit(call)
@@ -175,7 +181,7 @@ class LoopThread:
             return cast("T", call.result)
         except BaseException as error:
             if error is not call.error:
-                self._abandon(call, report)
+                self._abandon(call)
                 raise
             # Breaks a cycle: the exception holds this frame, and the frame holds the call.
             call.error = None
@@ -220,10 +226,10 @@ class LoopThread:
             return False
         return first
 
-    def _abandon(self, call: ThreadCall[T], report: Callable[[ThreadCall[T]], None] | None) -> None:
+    def _abandon(self, call: ThreadCall[Any]) -> None:
         """Cancel a call that its thread no longer waits for, and give the call a moment to end."""
         try:
-            self.loop.call_soon_threadsafe(self._cancel, call, report)
+            self.loop.call_soon_threadsafe(self._cancel, call)
         except RuntimeError:
             return
         deadline = time.monotonic() + CANCEL_TIMEOUT
@@ -259,13 +265,13 @@ class LoopThread:
         self._calls.discard(call)
         call.abort()  # does nothing unless the call was cancelled before it started
 
-    def _cancel(self, call: ThreadCall[T], report: Callable[[ThreadCall[T]], None] | None) -> None:
+    def _cancel(self, call: ThreadCall[Any]) -> None:
         if call.task is not None:
             call.task.cancel()
         if not call.started:
             self._finish(call)
-        if call.done and report is not None:
-            report(call)
+        if call.done:
+            call.report(call)
 
     async def _shut_down(self, drain: float) -> DrainReport:
         if self.closing:
