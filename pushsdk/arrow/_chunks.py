@@ -83,7 +83,7 @@ class ChunkEncoder:
         base_url: str,
         max_users: int,
     ) -> None:
-        check("personal", personal, Literal["placeholders", "custom_fields"] | None, ValidationError)
+        check("personal", personal, Personal | None, ValidationError)
         check_key("run", run, "the same in every process that sends the plan", KEY_BYTES // 2)
         check("run", run, _RunName, ValidationError)
         self.personal = personal

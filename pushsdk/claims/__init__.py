@@ -44,15 +44,15 @@ def store_at(location: str | Secret, **options: Any) -> "ClaimStore":
 
     Raises ConfigurationError, without quoting the location: it may hold a password.
     """
-    location = secret = Secret.of(location)
-    if error := _location_error(str(secret.reveal())):
+    location = Secret.of(location)
+    if error := _location_error(str(location.reveal())):
         raise error
-    kind = secret.reveal().partition(":")[0]
+    kind = location.reveal().partition(":")[0]
     if kind == "memory":
         return pushsdk.claims.MemoryClaims(**options)
     if kind == "sqlite":
-        return pushsdk.claims.SqliteClaims(secret.reveal().removeprefix("sqlite:"), **options)
-    store: ClaimStore = getattr(pushsdk.claims, SERVERS[kind])(secret, **options)
+        return pushsdk.claims.SqliteClaims(location.reveal().removeprefix("sqlite:"), **options)
+    store: ClaimStore = getattr(pushsdk.claims, SERVERS[kind])(location, **options)
     return store
 
 

@@ -42,8 +42,19 @@ Columns = Annotated[
         lambda names: 0 < len(set(names)) == len(names),
     ),
 ]
-# Types whose values are sent unchanged; ``_run`` converts the others.
-_VALUES = _IDS | {"boolean", "date", "timestamp", "timestamp_ntz", "array", "struct", "map"}
+# Types whose values are sent; ``_run`` converts the last three.
+_VALUES = _IDS | {
+    "boolean",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "array",
+    "struct",
+    "map",
+    "decimal",
+    "float",
+    "double",
+}
 # Manifest fields that may not differ, in error text words.
 _FIXED = {
     "kind": "another kind (personal=)",
@@ -168,7 +179,7 @@ def check_columns(df: "DataFrame", primary_key: str, fields: Sequence[str]) -> N
     _check_key(primary_key, df.schema[primary_key].dataType)
     for name in fields:
         kind = df.schema[name].dataType
-        if kind.typeName() not in _VALUES | {"decimal", "float", "double"}:
+        if kind.typeName() not in _VALUES:
             raise ValidationError(
                 f"column {printable(name, 60)!r} is of type {printable(kind.simpleString(), 60)}, which "
                 "JSON has no form for: leave it out, or cast it to a string"
