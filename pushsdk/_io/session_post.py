@@ -15,7 +15,8 @@ from aiohttp import payload
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
-from pushsdk._core.outcome import NO_HEADERS, Evidence, Failure
+from pushsdk._core.judging import find_rule
+from pushsdk._core.outcome import NO_HEADERS, REJECTED, Evidence, Failure
 from pushsdk._io.fast_post import FastPost, HttpConnection, claimed, is_own, read_body
 from pushsdk._io.heads import Heads
 from pushsdk._io.request import ApiRequest, Claim
@@ -56,7 +57,9 @@ class _EvidenceBody(payload.Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         evidence = self._evidence
-        # Claimed once: an injected session's middleware may send again, within this attempt.
+        # An injected session's middleware may send again, within this attempt: after a rejection, and by the same claim.
+        if evidence.started_writing and find_rule(evidence).outcome is not REJECTED:
+            raise aiohttp.ClientConnectionError("the request may have been pushed, so it is not sent again")
         claim, self._claim = self._claim, None
         protocol = writer.protocol  # type: ignore[attr-defined]
         self._connection = connection = self._connection_of(protocol)

@@ -10,7 +10,6 @@ import aiohttp
 import pytest
 from support.shaky_claims import HELLO, JOB, ShakyClaims, deliver, delivering
 from support.virtual_time import now, virtual
-from support.wire_server import WireServer
 
 from pushsdk import (
     AsyncPushClient,
@@ -18,7 +17,6 @@ from pushsdk import (
     ClaimStoreError,
     ConfigurationError,
     NotSentError,
-    Outcome,
     OutcomeUnknownError,
     Rate,
     RateLimitedError,
@@ -32,7 +30,7 @@ from pushsdk._core.idempotency import digest_of
 from pushsdk._core.user_states import UserState
 from pushsdk.claims import Claim, MemoryClaims, Put
 from pushsdk.claims._operators import claimed, settle
-from pushsdk.emulator import Fault
+from pushsdk.emulator import Emulator, Fault
 from pushsdk.testing import FakeService
 
 ONCE = RetryPolicy.none()
@@ -61,8 +59,6 @@ async def test_a_redelivered_job_gets_a_receipt_and_pushes_no_user_again():
     assert first.already_accepted == 0
     assert first.requests == 1
     assert second == Receipt(users=2, duplicates=1, requests=0, attempts=(), already_accepted=2)
-    assert second.outcome == Outcome.ACCEPTED
-    assert second.status is None
     assert service.users() == {"user-1": 1, "user-2": 1, "user-3": 4}
 
 
@@ -127,7 +123,6 @@ async def test_a_delivery_beside_one_in_flight_is_retried_and_finds_its_outcome(
             assert type(duplicate) is OutcomeUnknownError
             assert duplicate.retryable
             assert duplicate.retry_after == 18.0
-            assert duplicate.user_ids == ("user-1",)
             assert "claimed the users 2 s ago and may be in flight for 18 s more; this call sent nothing" in str(
                 duplicate
             )
@@ -249,7 +244,6 @@ async def test_a_request_with_recorded_users_only_costs_no_rate(rate):
         (["user-1", "user-3"], "Hello", {"n": 1}, "other users"),
         (["user-1", "user-3"], "Hallo", {"n": 2}, "another message"),
         (["user-1", "user-2"], "Hello", {"n": 2}, "other custom fields"),
-        (["user-1", "user-2"], "Hello", None, "other custom fields"),
     ],
 )
 @virtual
@@ -291,8 +285,6 @@ async def test_neither_users_nor_content_are_stored(caplog):
     stored = key + claim.token + claim.record.decode()
     for secret in ("user-1", "Hello", "Bonn", "the-secret", "job-42", "push.example"):
         assert secret not in stored + caplog.text
-    assert len(key) == 64
-    assert len(claim.token) == 32
 
 
 # -- while the service is away ----------------------------------------------------------------------------------------
@@ -370,9 +362,7 @@ async def test_a_call_stays_unknown_if_its_second_attempt_cannot_be_claimed():
     async with service.client(claims=claims, retry=RetryPolicy.at_least_once()) as client:
         error = await deliver(client)
         assert isinstance(error, OutcomeUnknownError)
-        assert len(error.attempts) == 1
         assert client.stats().unknown == 1
-        assert client.stats().not_sent == 0
     assert len(service.requests) == 1
 
 
@@ -399,25 +389,22 @@ async def test_an_unreadable_record_is_never_replaced_and_blocks_no_other_call(r
     assert dict(claims.stored())[digest_of("damaged")].record == record
 
 
-async def test_a_session_that_retries_a_request_settles_its_claim():
-    times = 0
-
-    async def challenged(request, handler):
+@pytest.mark.parametrize(
+    ("fault", "state"),
+    [(Fault.status(401, first=1), ACCEPTED), (Fault.status(500, accepted=True, first=1), UNKNOWN)],
+)
+async def test_a_session_sends_a_request_again_only_if_it_was_rejected(fault, state):
+    async def again(request, handler):
         # As aiohttp's DigestAuthMiddleware does after a challenge.
-        nonlocal times
-        times += 1
         response = await handler(request)
-        if times == 1:
-            response.release()
-            response = await handler(request)
-        return response
+        return response if response.status == 204 else await handler(request)
 
     claims = ShakyClaims()
     async with (
-        WireServer() as server,
-        aiohttp.ClientSession(middlewares=(challenged,)) as session,
-        AsyncPushClient(server.base_url, "key", session=session, claims=claims) as client,
+        Emulator(faults=[fault]) as service,
+        aiohttp.ClientSession(middlewares=(again,)) as session,
+        AsyncPushClient(service.base_url, "key", session=session, claims=claims) as client,
     ):
-        assert isinstance(await deliver(client), Receipt)
-        assert len(server.requests) == 2
-    assert claims.states() == [[UserState.ACCEPTED]]
+        await deliver(client)
+        assert service.inbox("key").users() == {"user-1": 1}
+    assert claims.states() == [[state]]
