@@ -25,6 +25,8 @@ class _Hidden:
     __slots__ = ("reveal",)
 
     def __init__(self, value: Any) -> None:
+        if isinstance(value, str):
+            value = str.__str__(value)  # a member of an Enum may show another text than it is
         self.reveal: Callable[[], Any] = lambda: value
 
     def __eq__(self, other: object) -> bool:

@@ -79,7 +79,7 @@ class KeyedSends:
                     "idempotency_key lacks its value, so jobs share it: set the variable, or write the f of an f-string"
                 )
             payloads = [(encode_user_ids(users), content.message, content.custom_fields)]
-            fingerprint = idempotency.fingerprint_of(str(key), engine.settings.base_url, payloads)
+            fingerprint = idempotency.fingerprint_of(str.__str__(key), engine.settings.base_url, payloads)
             entry = log.open(digest, fingerprint, len(users))
         except ValidationError:
             engine.work.end([call])

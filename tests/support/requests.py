@@ -13,7 +13,14 @@ from pushsdk._core.secret import Secret
 from pushsdk._io.request import ApiRequest, Flight, WholePart
 from pushsdk._io.transport import AiohttpTransport, TransportSettings
 
-KEY = Secret.of("s3cr3t")
+
+class Shouted(str):
+    """A text whose ``str()`` is another, as that of an Enum member is."""
+
+    __str__ = str.upper
+
+
+KEY = Secret.of(Shouted("s3cr3t"))
 BODY = b'{"userIds":["u"],"message":{}}'
 
 
