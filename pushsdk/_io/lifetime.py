@@ -146,7 +146,7 @@ class Lifetime:
         self._guard.check("the client was made")
         if self.engine is not None:
             rule = (
-                "the client is in use by another event loop: make all calls in one asyncio.run(), or a client for each"
+                "the client is in use by another event loop: make all calls in one asyncio.run(), or use PushClient"
             )
             raise ConfigurationError(rule)
         engine = Engine(

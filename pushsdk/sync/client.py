@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import SendAbandoned
-from pushsdk._core.hints import check_options, warn_of_milliseconds
+from pushsdk._core.hints import check_options
 from pushsdk._core.kinds import Delay, check, check_seconds
 from pushsdk._core.models import AnyCampaign, AnyMessage, AnyRequest, CampaignCreated, CollectionNotStr
 from pushsdk._core.outcome import Outcome
@@ -172,7 +172,6 @@ class PushClient(ClientViews):
             The users of the calls that ended meanwhile. Cancelled calls have their true outcome, NOT_SENT or UNKNOWN.
         """
         seconds = check_seconds("drain", drain, Delay)
-        warn_of_milliseconds("drain", drain)
         return self._portal.close(seconds)
 
     @property
