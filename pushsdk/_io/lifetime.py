@@ -145,9 +145,7 @@ class Lifetime:
             raise closed_error()
         self._guard.check("the client was made")
         if self.engine is not None:
-            rule = (
-                "the client is in use by another event loop: make all calls in one asyncio.run(), or use PushClient"
-            )
+            rule = "the client is in use by another event loop: make all calls in one asyncio.run(), or use PushClient"
             raise ConfigurationError(rule)
         engine = Engine(
             self.settings,

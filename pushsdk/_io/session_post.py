@@ -57,7 +57,7 @@ class _EvidenceBody(payload.Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         evidence = self._evidence
-        # An injected session's middleware may send again, within this attempt: after a rejection, and by the same claim.
+        # An injected session's middleware may send again, within this attempt: after a rejection, by the same claim.
         if evidence.started_writing and find_rule(evidence).outcome is not REJECTED:
             raise aiohttp.ClientConnectionError("the request may have been pushed, so it is not sent again")
         claim, self._claim = self._claim, None
