@@ -159,13 +159,13 @@ def _call_with(call: str, *options: str) -> str:
     return ", ".join([call.removesuffix(")"), *options]) + ")"
 
 
-def _has_numbered(names: Iterable[str], texts: object) -> bool:
+def _has_numbered(names: Iterable[str], texts: Mapping[str, str]) -> bool:
     """Return True if DuckDB may have numbered a JSON key that differs from another only in case: no key in the file.
 
     It matters only if some are read as ``texts``.
     """
     folded = {name.casefold() for name in names}
-    return any(texts and re.sub(r"_\d+$", "", name) in folded - {name} for name in folded)
+    return bool(texts) and any(re.sub(r"_\d+$", "", name) in folded - {name} for name in folded)
 
 
 def _show(db: Connection, sql: str, sources: Sequence[_Source]) -> bool:
@@ -257,7 +257,8 @@ def _names_in(db: Connection, tables: Sequence[Json]) -> Iterator[Any]:
     """
     for node in tables:
         if "function" not in node:
-            yield from re.findall(r"(?s).*\..*", _name_of(node))  # DuckDB needs a suffix
+            if "." in _name_of(node):  # DuckDB needs a suffix
+                yield _name_of(node)
             continue
         function = node["function"]
         if re.match("query|json_execute|histogram", function["function_name"]):
@@ -265,12 +266,17 @@ def _names_in(db: Connection, tables: Sequence[Json]) -> Iterator[Any]:
         if re.match("read_|parquet_|sniff_csv|glob", function["function_name"]):
             # Before DuckDB 2, an argument had no name.
             for first in (function.get("children") or function.get("arguments", ()))[:1]:
-                constant = _called(db, "serialize_sql", "SELECT 1")
-                constant["statements"][0]["node"]["select_list"] = [first.get("expression", first)]
-                # Else the error of the whole query says more.
-                with suppress(duckdb_module().Error):
-                    [(value,)] = db.execute(_called(db, "deserialize_sql", json.dumps(constant))).fetchall()
-                    yield from value if isinstance(value, (list, tuple)) else [value]
+                yield from _constants(db, first.get("expression", first))
+
+
+def _constants(db: Connection, expression: Json) -> Iterator[Any]:
+    """Yield the value of an expression, or the values in it if it is a list; none if it is not constant."""
+    select = _called(db, "serialize_sql", "SELECT 1")
+    select["statements"][0]["node"]["select_list"] = [expression]
+    # Else the error of the whole query says more.
+    with suppress(duckdb_module().Error):
+        [(value,)] = db.execute(_called(db, "deserialize_sql", json.dumps(select))).fetchall()
+        yield from value if isinstance(value, (list, tuple)) else [value]
 
 
 def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
