@@ -14,7 +14,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from types import FunctionType, MethodType, NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
@@ -88,9 +88,9 @@ def check_fields(struct: Struct, error: type[Exception] = ConfigurationError) ->
 
 
 def check_arguments(function: Callable[..., object], arguments: Mapping[str, object], error: type[Exception]) -> None:
-    """Check a function's arguments, which its ``locals()`` are at its begin, by their annotations."""
+    """Check a function's arguments, which its ``locals()`` are at its begin, by annotations that are kinds."""
     for name, kind in kinds_of(function).items():
-        if name in arguments:
+        if name in arguments and not isinstance(kind, TypeVar):
             check(name, arguments[name], kind, error)
 
 

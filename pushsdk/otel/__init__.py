@@ -3,7 +3,7 @@
 from typing import Any, TypeVar
 
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.kinds import Probability, check, must_be
+from pushsdk._core.kinds import Probability, check_arguments, must_be
 from pushsdk._io.lifetime import Lifetime
 
 try:
@@ -28,7 +28,7 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
     propagate: bool | TextMapPropagator = False,
-    sample_accepted: float = 1.0,
+    sample_accepted: Probability = 1.0,
 ) -> Client:
     """Trace and measure an AsyncPushClient or a PushClient, and return it. Call it before the client's first call.
 
@@ -50,10 +50,7 @@ def instrument(
     lifetime: Any = getattr(client, "_lifetime", None)
     if not isinstance(lifetime, Lifetime):
         raise must_be("client", "an AsyncPushClient or a PushClient", client)
-    check("tracer_provider", tracer_provider, TracerProvider | None)
-    check("meter_provider", meter_provider, MeterProvider | None)
-    check("propagate", propagate, bool | TextMapPropagator)
-    check("sample_accepted", sample_accepted, Probability)
+    check_arguments(instrument, locals(), ConfigurationError)
     if propagate is not False and sample_accepted < 1:
         raise ConfigurationError("sample_accepted must be 1 with propagate: use a sampler of your provider instead")
     propagator = propagate if isinstance(propagate, TextMapPropagator) else None
