@@ -121,15 +121,13 @@ class Stopping:
 
     def settled(self, outcome: Outcome, users: int, status: UserStatus) -> None:
         """Record the final outcome for a request and its users."""
-        now = self.clock.now()
-        self._monitor.settled(outcome, users, status.status, now, status.reason)
+        self._monitor.settled(outcome, users, status.status, self.clock.now(), status.reason)
         if outcome is not ACCEPTED:
             self.check()
 
     def released(self, status: UserStatus) -> None:
         """Record a request whose users stay pending, and why."""
-        now = self.clock.now()
-        self._monitor.released(status.status, now, status.reason)
+        self._monitor.released(status.status, self.clock.now(), status.reason)
         self.check()
 
     def check(self) -> None:

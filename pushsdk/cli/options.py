@@ -4,13 +4,13 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
 from pushsdk._core.address import is_loopback
 from pushsdk._core.secret import Secret
-from pushsdk.cli.settings import ClientSettings, resolve, shown
+from pushsdk.cli.settings import ClientSettings, RetryName, resolve, shown
 from pushsdk.cli.terminal import ask, visible
 
 Json = Annotated[bool, Parameter(help="Print the result as one JSON object.")]
@@ -76,7 +76,7 @@ class CallOptions(ServiceOptions):
 
     timeout: float | None = None
     """Limit the call, with its waits and retries, to this many seconds. [default: 30]"""
-    retry: Literal["safe", "collapsible", "at-least-once", "none"] | None = None
+    retry: RetryName | None = None
     """Retry what can't have pushed (safe), unknown outcomes too (at-least-once), or none. [default: safe]"""
 
 

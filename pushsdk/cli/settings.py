@@ -36,12 +36,13 @@ _MAX_BYTES = 64 * 1024
 _PASSWORD = re.compile(r"(?<=//).*(?=@)|(?<=\?).*|^(?!.*//|sqlite:|memory:).*")
 _COMMAND_TIMEOUT = 60.0  # seconds: a password manager may ask for a password first
 
+RetryName = Literal["safe", "collapsible", "at-least-once", "none"]
 # The kind of each setting. The option is --name-with-dashes, the variable PUSHSDK_NAME, the key in the file `name`.
 SETTINGS: Mapping[str, Any] = {
     "base_url": str,
     "timeout": Duration,
     "attempt_timeout": Duration,
-    "retry": Literal["safe", "collapsible", "at-least-once", "none"],
+    "retry": RetryName,
     "in_flight": Count,
     "rate": Annotated[PerSecond, Rule("a number of users per second greater than 0")],
     "requests_per_second": PerSecond,

@@ -32,6 +32,7 @@ from pushsdk.options import SendingOptions
 from pushsdk.spark import _preflight as preflight
 from pushsdk.spark._folder import (
     OWN_CLAIMS,
+    ClaimFactory,
     Manifest,
     RunFolder,
     SparkReport,
@@ -142,7 +143,7 @@ def broadcast(
         return _send(session, folder, manifest, sender, tasks, on_progress)
 
 
-def _check_claims(folder: RunFolder, manifest: Manifest, make: Callable[[], ClaimStore]) -> None:
+def _check_claims(folder: RunFolder, manifest: Manifest, make: ClaimFactory) -> None:
     """Raise RunFileError unless the store has the run's claims."""
     # The store would recreate a directory that is gone.
     is_gone = manifest.claims == OWN_CLAIMS and not folder.claims.is_dir()
@@ -195,7 +196,7 @@ def _plan(
     session: "SparkSession",
     folder: RunFolder,
     fields: Sequence[str],
-    make: Callable[[], ClaimStore],
+    make: ClaimFactory,
     wanted: Manifest,
 ) -> Manifest:
     """Write the plan and seal it. Nothing is sent before this returns."""
