@@ -48,6 +48,19 @@ SETTINGS: dict[str, Any] = {
 NO_TEXT = "an id is made from, or compared with, a JSON value that is neither a text nor an integer"
 # Errors about the query and the files, whose text may be shown: it quotes no value.
 _SHOWABLE = {f"{kind}Exception" for kind in ("Binder", "Catalog", "IO", "Parser", "Permission", "Syntax")}
+_HIDDEN = "its words are left out, as they may quote the data; duckdb.sql shows them"
+_FIXES = {
+    "ConversionException": "a text is cast to, or compared with, another type: state types = {'column': 'VARCHAR'} in "
+    f"read_csv, or write TRY_CAST; {_HIDDEN}"
+}
+_TEXTS = {
+    "OutOfMemoryException": f"DuckDB needs more than the {MEMORY} it may use",
+    # The limits of Python's JSON and of DuckDB's.
+    **dict.fromkeys(
+        ("RecursionError", "SerializationException"),
+        "it has too many nested terms: compare with a list, as in IN (1, 2), or with a table",
+    ),
+}
 
 
 def duckdb_module() -> ModuleType:
@@ -80,10 +93,10 @@ def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
     duckdb = duckdb_module()
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, RecursionError) as error:
         kind = type(error).__name__
-        if kind == "OutOfMemoryException":
-            text = f"DuckDB needs more than the {MEMORY} it may use"
+        if kind in _TEXTS:
+            text = _TEXTS[kind]
         elif "extension httpfs" in str(error):
             text = "only local files are read, download it first"
         elif NO_TEXT in str(error):
@@ -93,7 +106,7 @@ def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
         else:
             line = re.search(r"CSV Error on Line: \d+", str(error))
             place = f" ({line[0]})" if line else ""
-            text = unfit or f"DuckDB stopped with {kind}{place}; its words are left out, as they may quote the data"
+            text = unfit or f"DuckDB stopped with {kind}{place}; {_FIXES.get(kind, _HIDDEN)}"
         raise ValidationError(f"{printable(name)}: {text}") from None
 
 

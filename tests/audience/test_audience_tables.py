@@ -259,6 +259,7 @@ def test_sql_that_is_not_one_select_is_an_error_at_once(sql, tmp_path, monkeypat
         # No variable of the program, which is here in ``text``, and no network.
         ("SELECT * FROM text", "the query: Catalog Error: Table with name text does not exist!"),
         ("SELECT 1 FROM 's3://bucket/users.parquet'", "only local files are read, download it first"),
+        (f"SELECT 1{'+ 1' * 500}", "the query: it has too many nested terms"),
         ("FROM 'nobody.parquet'", "the query: IO Error: No files found that match"),
         ('SELECT "a\x1b[2J" FROM range(1)', "a?[2J"),
         (f"SELECT {'x' * 1000} FROM range(1)", "..."),
