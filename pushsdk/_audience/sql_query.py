@@ -314,16 +314,25 @@ _SAMPLE = "LIMIT 20480"
 def _plain_call(db: Connection, call: str) -> str:
     """Add options for double quotation marks or none, and for no comments.
 
-    Raises ValidationError if DuckDB guesses others and finds other rows, as its signs may belong to the ids.
+    Raises ValidationError if DuckDB guesses others and finds other rows, as its signs may belong to the ids, and if it
+    skips a header.
     """
     quotes = ("",) if re.search(r'\("(quote|escape)" =', call) else _QUOTES
     comments = "" if '("comment" =' in call else "comment = ''"
     for quote in quotes:
         plain = _call_with(call, *filter(None, (quote, comments)))
         with suppress(duckdb_module().Error):
+            names = column_types(db, plain)
+            whole = {} if '("skip" =' in call else column_types(db, _call_with(plain, "skip = 0"))
+            # Among the lines that DuckDB skips is a header, as in a file made from files with other columns.
+            if whole != names and names.keys() & re.split(r"\W+", ",".join(whole)):
+                break
             if db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
                 break
             return plain
     db.execute(f"FROM {call} {_SAMPLE}").fetchall()  # raises if the file is no CSV
-    text = "quotation marks or comments that DuckDB guesses may belong to ids: state quote = '\"' or quote = '''', and"
+    text = (
+        "quotation marks, comments or first lines that DuckDB leaves out may belong to ids: state quote = '\"' or "
+        "quote = '''', skip = 0 or skip = 1, and"
+    )
     raise ValidationError(f"the query: {text} comment = '#' or comment = '' in {printable(call)}")

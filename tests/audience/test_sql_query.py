@@ -53,7 +53,6 @@ TRACED = [
     ("SELECT column0 AS user_id FROM 'bare.csv' WHERE column1 = 'NO'", NO),
     ("SELECT user_id FROM read_csv('bare.csv', names = ['user_id', 'c']) WHERE c = 'NO'", NO),
     ("SELECT user_id FROM 'late.jsonl' WHERE country = 'NO'", NO),
-    ("SELECT user_id FROM 'uuid.jsonl'", [UUID]),
     ("SELECT unnest(tags) AS user_id FROM 'uuid.jsonl'", ["007"]),
     # Hidden by a cast, a function, a name.
     ("SELECT CAST(user_id AS VARCHAR) AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
@@ -70,7 +69,6 @@ TRACED = [
         NO,
     ),
     ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' UNION ALL SELECT user_id FROM 'uuid.jsonl'", [*NO, UUID]),
-    ("SELECT n::VARCHAR AS user_id FROM 'uuid.jsonl' UNION ALL BY NAME SELECT 'x' AS user_id", ["1", "x"]),
     ("SELECT user_id || i AS user_id FROM 'late.csv', range(1) t(i) WHERE country = 'NO'", ["001230", "1e30"]),
     (
         "SELECT id AS user_id FROM 'late.csv', (VALUES (user_id), ('x')) v(id) WHERE age = 17 AND country = 'NO'",
@@ -81,13 +79,11 @@ TRACED = [
         ["30", "17"],
     ),
     # Groups, windows, joins: they decide about rows.
-    ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' GROUP BY user_id HAVING sum(amount) > 2", ["1e3"]),
     ("SELECT first(user_id) AS user_id FROM 'late.csv' WHERE country = 'NO' GROUP BY GROUPING SETS ((age))", NO),
     (
         "SELECT user_id FROM 'late.csv' WHERE country = 'NO' QUALIFY row_number() OVER (ORDER BY amount * 2 DESC) = 1",
         ["1e3"],
     ),
-    ("SELECT first(user_id) OVER (ORDER BY age) AS user_id FROM 'late.csv' WHERE country = 'NO' LIMIT 1", ["1e3"]),
     ("SELECT list(user_id ORDER BY amount * 2)[1] AS user_id FROM 'late.csv' WHERE country = 'NO'", ["00123"]),
     ("SELECT last_value(user_id ORDER BY n) OVER () AS user_id FROM 'optout.csv' LIMIT 1", ["20999"]),
     ("SELECT unnest((SELECT argmax(user_id, n, 2) FROM 'optout.csv')) AS user_id", ["20999", "20998"]),
@@ -257,13 +253,13 @@ def test_a_value_of_another_type_is_an_error_with_its_line(tmp_path):
     early = "".join(f"user-{i},1\n" for i in range(EARLY))
     path = made(tmp_path, "u.csv", f"user_id,n\n{early}user-x,secret\n")
     error = refused(lambda: Audience.query(f"FROM '{path}' WHERE n > 0"))
-    assert f"ConversionException (CSV Error on Line: {EARLY + 2});" in error
+    assert f"ConversionException (CSV Error on Line: {EARLY + 2}); a text is cast to, or compared with," in error
     assert "secret" not in error
     path = made(tmp_path, "u.csv", "user_id,n\nann,secret\n")
     assert "on Line: 2" in refused(lambda: Audience.query(f"FROM read_csv('{path}', types = {{'n': 'INT'}})"))
 
 
-def test_an_id_that_looks_like_a_comment_is_an_id(tmp_path):
+def test_a_line_that_looks_like_a_comment_or_a_title_may_have_an_id(tmp_path):
     marked = made(tmp_path, "marked.csv", "user_id,n\n#1,x\n#2,y\n3,y\n")
     assert ids_of(Audience.query(f"FROM '{marked}'")) == ["#1", "#2", "3"]
     made(tmp_path, "marked.csv", "n,user_id\n#1,ann\n2,bob#3\n3,eve\n")
@@ -271,6 +267,8 @@ def test_an_id_that_looks_like_a_comment_is_an_id(tmp_path):
     assert ids_of(Audience.query(f"FROM read_csv('{marked}', comment = '#')")) == ["bob", "eve"]
     made(tmp_path, "marked.csv", "# from our database\nuser_id,n\n007,x\n")
     assert ids_of(Audience.query(f"FROM '{marked}'")) == ["007"]
+    made(tmp_path, "marked.csv", "user_id\nann\nuser_id,n\nbob,1\n")
+    assert "skip = 0" in refused(lambda: Audience.query(f"FROM '{marked}'"))
 
 
 @pytest.mark.parametrize(
