@@ -278,7 +278,7 @@ LARGE = BODY.ljust(WHOLE_BODY_LIMIT + 1)
 
 
 ANNOUNCED = [
-    (b"204 No Content\r\nKeep-Alive: timeout=1", BODY, 0.5),
+    (b"204 No Content" + b"\r\nKeep-Alive: timeout=1" * 40 + b"\r\nContent-Length: 0", BODY, 0.5),
     (b"204 No Content\r\nkeep-alive: max=100, Timeout = 1\r\nServer: x", BODY, 0.5),
     (b"204 No Content\r\nConnection: keep-alive\r\nKEEP-ALIVE: timeout=1", LARGE, 0.5),
     (b"400 Bad\r\nContent-Length: 0\r\nKeep-Alive: timeout=1, max=5", BODY, 0.5),
