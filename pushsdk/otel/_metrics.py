@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from typing import NamedTuple
 
@@ -43,15 +43,24 @@ class Instruments:
         in_child(self, Instruments._start_over)
         self._start_over()
 
-        def histogram(name: str, unit: str, description: str, bounds: Sequence[float]) -> Histogram:
-            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=bounds)
-
-        text = "Duration of HTTP client requests (of each attempt)."
-        self.duration: Histogram = histogram("http.client.request.duration", "s", text, BUCKETS)
-        text = "Users per request, for requests of more than one user."
-        self.batch_size: Histogram = histogram("pushsdk.batch.size", "{user}", text, SIZES)
-        text = "Time that the oldest call of a request was queued, for requests that were queued."
-        self.queue_wait: Histogram = histogram("pushsdk.queue.duration", "s", text, BUCKETS)
+        self.duration: Histogram = meter.create_histogram(
+            "http.client.request.duration",
+            "s",
+            "Duration of HTTP client requests (of each attempt).",
+            explicit_bucket_boundaries_advisory=BUCKETS,
+        )
+        self.batch_size: Histogram = meter.create_histogram(
+            "pushsdk.batch.size",
+            "{user}",
+            "Users per request, for requests of more than one user.",
+            explicit_bucket_boundaries_advisory=SIZES,
+        )
+        self.queue_wait: Histogram = meter.create_histogram(
+            "pushsdk.queue.duration",
+            "s",
+            "Time that the oldest call of a request was queued, for requests that were queued.",
+            explicit_bucket_boundaries_advisory=BUCKETS,
+        )
         # Observable instruments read the clients' counters.
         meter.create_observable_counter("pushsdk.users", [self._users], unit="{user}", description="Users by outcome.")
         total, gauge = meter.create_observable_up_down_counter, meter.create_observable_gauge
