@@ -55,11 +55,11 @@ class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def digest_of(key: object) -> str:
     """Return the key's SHA-256, which is stored in its place, in hexadecimal digits. Raises ValidationError."""
-    data = check_key("idempotency_key", key, "the same for each delivery of a job, for example 'shipped:42'")
+    data = encoded_key("idempotency_key", key, "the same for each delivery of a job, for example 'shipped:42'")
     return hashlib.sha256(data).hexdigest()
 
 
-def check_key(name: str, key: object, rule: str, most: int = KEY_BYTES) -> bytes:
+def encoded_key(name: str, key: object, rule: str, most: int = KEY_BYTES) -> bytes:
     """Return a key with at most ``most`` bytes in UTF-8. Raises ValidationError."""
     if not isinstance(key, str) or not key:
         raise must_be(name, f"a str that is not empty, {rule}", key, ValidationError)

@@ -12,7 +12,7 @@ from pushsdk._core import wire
 from pushsdk._core.body import encode_user_id, encode_user_ids
 from pushsdk._core.damage import damage_of, is_filled
 from pushsdk._core.errors import ValidationError
-from pushsdk._core.idempotency import KEY_BYTES, Payload, check_key, digest_of, fingerprint_of
+from pushsdk._core.idempotency import KEY_BYTES, Payload, digest_of, encoded_key, fingerprint_of
 from pushsdk._core.kinds import Rule, check
 from pushsdk._core.models import MobilePush
 from pushsdk._core.outcome import Guarded
@@ -84,7 +84,7 @@ class ChunkEncoder:
         max_users: int,
     ) -> None:
         check("personal", personal, Personal | None, ValidationError)
-        check_key("run", run, "the same in every process that sends the plan", KEY_BYTES // 2)
+        encoded_key("run", run, "the same in every process that sends the plan", KEY_BYTES // 2)
         check("run", run, _RunName, ValidationError)
         self.personal = personal
         #: The damage that ids show. Complete when the plan has ended.

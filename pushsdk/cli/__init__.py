@@ -39,10 +39,10 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
     words = sys.argv[1:] if arguments is None else list(arguments)
     _prepare_streams()
     warnings.formatwarning = lambda message, *_: f"advice: {text_of(message)}\n"
-    return guarded(lambda: _run(words, before_command), words)
+    return exit_code_of(lambda: _run(words, before_command), words)
 
 
-def guarded(command: Callable[[], int], words: Sequence[str] = ()) -> int:
+def exit_code_of(command: Callable[[], int], words: Sequence[str] = ()) -> int:
     """Return the exit code of the command, which was called with these words. Print the error that ends it."""
     try:
         return command()

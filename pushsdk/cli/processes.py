@@ -27,7 +27,7 @@ from pushsdk._core.secret import Secret
 from pushsdk._io.sender import log_to_stderr
 from pushsdk._runs.progress import TICK, Pace, Progress
 from pushsdk._runs.run_file.file import ask_to_stop
-from pushsdk.cli import guarded
+from pushsdk.cli import exit_code_of
 from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.interrupt import HANGUP, handled, signal_handlers
 from pushsdk.cli.terminal import warn
@@ -156,7 +156,7 @@ def _wait_and_send(pipe: Any, others: Iterable[Any]) -> None:
         other.close()
     with suppress(EOFError):  # without a job
         job = pipe.recv()
-        sys.exit(guarded(lambda: asyncio.run(_send_files(pipe, *job))))
+        sys.exit(exit_code_of(lambda: asyncio.run(_send_files(pipe, *job))))
 
 
 async def _send_files(

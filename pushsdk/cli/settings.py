@@ -21,8 +21,7 @@ from msgspec import Struct
 
 from pushsdk._core.address import check_base_url, check_key, check_proxy
 from pushsdk._core.errors import ConfigurationError
-from pushsdk._core.kinds import Count, Duration, PerSecond, Rule
-from pushsdk._core.kinds import check as check_value
+from pushsdk._core.kinds import Count, Duration, PerSecond, Rule, check
 from pushsdk._core.outcome import Guarded
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.secret import Secret, sealed
@@ -98,7 +97,7 @@ class ClientSettings(ClientOptions):
     """A Secret."""
 
 
-def listed(users: Iterable[str], settings: ClientSettings) -> list[str]:
+def allowed(users: Iterable[str], settings: ClientSettings) -> list[str]:
     """Return the users that get pushes with these settings."""
     only_users = settings.get("only_users")
     return [user for user in users if only_users is None or user in only_users]
@@ -110,7 +109,7 @@ def resolve(options: Mapping[str, object], *, key_needed: bool = True) -> Client
     Raises all problems: a usage error if an option's value has a problem, else ConfigurationError.
     """
     found = find(options)
-    settings, problems = check(found, key_needed=key_needed)
+    settings, problems = checked(found, key_needed=key_needed)
     if settings is not None:
         return settings
     ignored = (f"{variable} is {advice}" for variable, advice in unknown_variables())
@@ -293,7 +292,7 @@ def _near_setting(name: str, table: Mapping[str, object]) -> str:
     return f": did you mean {near}?" if near else f"; use {', '.join(_IN_FILES)}"
 
 
-def check(found: Layer, *, key_needed: bool = True) -> tuple[ClientSettings | None, dict[str, str]]:
+def checked(found: Layer, *, key_needed: bool = True) -> tuple[ClientSettings | None, dict[str, str]]:
     """Return the settings, or None if there are problems; and the problems by setting name."""
     values: dict[str, Any] = {**dict.fromkeys(_IN_FILES), **DEFAULTS}
     problems: dict[str, str] = {}
@@ -347,7 +346,7 @@ def _typed(source: str, value: object, kind: Any) -> Any:
     with suppress(msgspec.ValidationError):  # the check words the error
         # Variables are texts, so a text may stand for a number.
         value = msgspec.convert(value, kind, strict=not isinstance(value, str))
-    check_value(source, value, kind)
+    check(source, value, kind)
     return sealed(value) if kind is str else value
 
 

@@ -32,7 +32,7 @@ from pushsdk._io.sender import guarded
 from pushsdk._runs.claim_log import store_failure
 from pushsdk._runs.progress import TICK, OnProgress, Pace
 from pushsdk._runs.report import COLUMNS, BroadcastReport
-from pushsdk._runs.run_file.file import filled_in, run_file_error, told
+from pushsdk._runs.run_file.file import filled_in, run_file_error, system_errors
 from pushsdk._runs.run_file.journal import Row
 from pushsdk.claims.store import MAX_CLAIM_TTL, Claim, ClaimStore, Put, close_store
 from pushsdk.spark._claims import DirectoryClaims
@@ -116,7 +116,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Lock the folder for this driver; create it if it is missing. Raises RunInUseError, RunFileError."""
         self.path = self.path.parent.resolve() / self.path.name
-        with told(self.path, "it can't be used"):
+        with system_errors(self.path, "it can't be used"):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.path.is_symlink():
                 raise run_file_error(self.path, "it is a symbolic link: give the path of the directory itself")
@@ -177,7 +177,7 @@ class RunFolder:
         return max(self.path.glob("outcomes/[0-9][0-9][0-9][0-9]"), default=None)
 
     def _new(self, path: Path) -> Path:
-        with told(self.path, "it can't be written to"):
+        with system_errors(self.path, "it can't be written to"):
             path.parent.mkdir(mode=0o700, exist_ok=True)
             path.mkdir(mode=0o700)
         return path
@@ -193,7 +193,7 @@ class RunFolder:
     def _write(self, path: Path, value: msgspec.Struct, *, outcome: Outcome = Outcome.NOT_SENT) -> None:
         """Replace a file atomically and durably. ``outcome`` is an error's outcome."""
         beside = path.with_name(path.name + ".new")
-        with told(self.path, f"its {path.name} can't be written", outcome):
+        with system_errors(self.path, f"its {path.name} can't be written", outcome):
             beside.unlink(missing_ok=True)
             write_new(beside, msgspec.json.format(msgspec.json.encode(value)))
             beside.replace(path)

@@ -132,7 +132,7 @@ def checked_claims(claims: object, folder: RunFolder) -> tuple[ClaimFactory, str
     return claims, type(store).__qualname__, store.claim_ttl
 
 
-def digest_of(message: Any, custom_fields: Mapping[str, Any] | None, fields: Sequence[str]) -> str:
+def content_digest(message: Any, custom_fields: Mapping[str, Any] | None, fields: Sequence[str]) -> str:
     """Return a hash over the message, its custom fields and columns. Raises ValidationError if they can't be sent."""
     names = [name.encode(errors="surrogatepass") for name in fields]
     parts = (encode_message(message), encode_custom_fields(custom_fields), names)

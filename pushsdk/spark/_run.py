@@ -115,7 +115,7 @@ def broadcast(
         wanted = Manifest(
             run=secrets.token_hex(16),
             kind=personal or "broadcast",
-            digest=preflight.digest_of(message, custom_fields, names),
+            digest=preflight.content_digest(message, custom_fields, names),
             base_url=client["base_url"],
             primary_key=primary_key,
             claims=store,

@@ -11,7 +11,7 @@ from pushsdk import ConfigurationError, Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.secret import Secret
 from pushsdk.cli import settings as module
 from pushsdk.cli.exit import CommandError, Exit
-from pushsdk.cli.settings import SettingValue, check, read_key, resolve
+from pushsdk.cli.settings import SettingValue, checked, read_key, resolve
 
 SECRET = "s3cret-key"
 URL = "https://push.example/api"
@@ -42,13 +42,13 @@ def environ(tmp_path, **variables):
 
 def settings_of(options=(), variables=()):
     """Return the settings from these options and variables only."""
-    settings, problems = check(find(dict(options), dict(variables)))
+    settings, problems = checked(find(dict(options), dict(variables)))
     assert problems == {}
     return settings
 
 
 def problems_of(options=(), variables=()):
-    settings, problems = check(find(dict(options), dict(variables)))
+    settings, problems = checked(find(dict(options), dict(variables)))
     assert settings is None
     return problems
 

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pushsdk import ClaimStoreError, ConfigurationError, Outcome, RunFileError, RunInUseError
-from pushsdk._core.idempotency import digest_of as digest_of_key
+from pushsdk._core.idempotency import digest_of
 from pushsdk.claims import MemoryClaims
 from pushsdk.spark import DirectoryClaims, SparkReport, _run, read_report
 from pushsdk.spark._folder import Manifest, RunFolder, call_store, has_sentinel, plant_sentinel
-from pushsdk.spark._preflight import digest_of, mismatch
+from pushsdk.spark._preflight import content_digest, mismatch
 from pushsdk.spark._tasks import SendPartition
 
 DAY = 86400.0
@@ -206,7 +206,7 @@ class Clinging(MemoryClaims):
     ("error", "kind"), [(OSError("redis://user:secret@host is gone"), "OSError"), (None, "TimeoutError")]
 )
 def test_a_store_that_does_not_close_is_logged_with_the_kind_of_error(error, kind, caplog):
-    assert call_store(partial(Clinging, error), lambda store: store.get([digest_of_key("f00d")])) == [None]
+    assert call_store(partial(Clinging, error), lambda store: store.get([digest_of("f00d")])) == [None]
     assert caplog.messages == [f"the claim store could not be closed ({kind})"]
 
 
@@ -235,9 +235,9 @@ def test_a_digest_covers_everything_sent():
     hello = {"title": {"en": "Hello"}}
     payloads = [(hello, None, ()), ({"title": {"en": "Hello!"}}, None, ()), (hello, {}, ()), (hello, {"a": 1}, ())]
     payloads += [(hello, None, fields) for fields in (("a",), ("a", "b"), ("ab",))]
-    digests = [digest_of(*payload) for payload in payloads]
+    digests = [content_digest(*payload) for payload in payloads]
     assert len({*digests}) == len(digests)
-    assert digests[0] == digest_of(*payloads[0])
+    assert digests[0] == content_digest(*payloads[0])
 
 
 # -- the report -----------------------------------------------------------------------------------------------------

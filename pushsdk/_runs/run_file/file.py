@@ -71,7 +71,7 @@ def run_file_error(
 
 
 @contextmanager
-def told(path: Path, text: str, outcome: Outcome | None = None) -> Iterator[None]:
+def system_errors(path: Path, text: str, outcome: Outcome | None = None) -> Iterator[None]:
     """Raise RunFileError for the system's error in the block: this text, then the reason."""
     try:
         yield
@@ -103,13 +103,13 @@ class RunFilePath:
         """Lock the file for writing. Raise RunFileError if another process or journal has locked it."""
         # Releases the lock; set while the lock is held.
         self._release: Callable[[], None] | None = None
-        with told(path, "its folder can't be used"):
+        with system_errors(path, "its folder can't be used"):
             # Resolved, so all paths to one file lead to one lock.
             self.path = path = path.parent.resolve(strict=True) / path.name
         # The stop mark: a file that names who asks the process with the lock to stop.
         self.mark = self._beside("-stop")
         if write:
-            with told(path, "its folder can't be used"):
+            with system_errors(path, "its folder can't be used"):
                 self._release = lock(self._beside("-lock"))
             self.drop_mark()  # of a process that was killed
 
@@ -149,7 +149,7 @@ class RunFilePath:
 
     def check(self) -> int:
         """Return the file's size in bytes. Raise RunFileError if there is no regular file that is safe to use."""
-        with told(self.path, "it can't be opened"):
+        with system_errors(self.path, "it can't be opened"):
             file = os.lstat(self.path)
         if stat.S_ISLNK(file.st_mode):
             raise run_file_error(self.path, "it is a symbolic link: pass the path of the file itself")
@@ -164,7 +164,7 @@ class RunFilePath:
 
     def make(self) -> bool:
         """Create the file, empty and private. Return False if the path exists."""
-        with told(self.path, "it can't be created"):
+        with system_errors(self.path, "it can't be created"):
             try:
                 write_new(self.path, b"", durable=False)
             except FileExistsError:
@@ -173,7 +173,7 @@ class RunFilePath:
 
     def clear(self) -> None:
         """Remove the file and its rollback journal."""
-        with told(self.path, "its incomplete plan can't be removed"):
+        with system_errors(self.path, "its incomplete plan can't be removed"):
             self.path.unlink()
             self._beside("-journal").unlink(missing_ok=True)
 
@@ -191,7 +191,7 @@ def ask_to_stop(path: Path, by: str) -> None:
     with suppress(RunInUseError):
         RunFilePath(path, write=True).release()
         raise run_file_error(path, "no process is sending it")
-    with told(path, "its stop mark can't be left"):
+    with system_errors(path, "its stop mark can't be left"):
         run_path.drop_mark()  # of an earlier stop, which may not count
         write_new(run_path.mark, by.encode(errors="replace"), durable=False)
 

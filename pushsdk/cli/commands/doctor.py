@@ -23,7 +23,7 @@ from pushsdk.claims import store_at
 from pushsdk.cli.commands.claims import with_store
 from pushsdk.cli.exit import CommandError, Exit, text_of
 from pushsdk.cli.options import CallOptions, Json, JsonLines, command_line
-from pushsdk.cli.settings import ClientSettings, InForce, Layer, check, find, in_force, no_file, unknown_variables
+from pushsdk.cli.settings import ClientSettings, InForce, Layer, checked, find, in_force, no_file, unknown_variables
 from pushsdk.cli.terminal import print_json, say, visible, warn
 
 _CONNECT_TIMEOUT = 5.0  # seconds, as in the client
@@ -162,7 +162,7 @@ def _settings(options: Mapping[str, object]) -> Generator[Finding, None, ClientS
     except ConfigurationError as error:
         yield Finding("settings", "fail", text_of(error))
         return None
-    settings, problems = check(found)
+    settings, problems = checked(found)
     yield from _values(found, problems)
     if "claims" in found:
         location = str(found["claims"].value)
@@ -186,7 +186,7 @@ def _values(found: Layer, problems: Mapping[str, str]) -> Iterator[Finding]:
 
 def config(*, json: Json = False, options: CallOptions = CallOptions()) -> int:
     found = find(options.given())
-    _, problems = check(found)
+    _, problems = checked(found)
     settings = in_force(found, problems)
     if json:
         names = ("value", "source", "set_by")

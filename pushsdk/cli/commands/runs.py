@@ -44,7 +44,7 @@ from pushsdk.cli.interrupt import interruptible
 from pushsdk.cli.options import Json, JsonLines, ServiceOptions, Yes, command_line, confirm, quoted, title_of
 from pushsdk.cli.output import Figure, ProgressMode, drawing, print_figures, progress
 from pushsdk.cli.processes import Children, send_folder, waiting_processes
-from pushsdk.cli.settings import ClientSettings, listed
+from pushsdk.cli.settings import ClientSettings, allowed
 from pushsdk.cli.terminal import duration, print_json, say, warn
 
 
@@ -246,7 +246,7 @@ class _Counts:
 
     def add(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
-            users = listed(chunk.user_ids(), self._settings)
+            users = allowed(chunk.user_ids(), self._settings)
             self.unlisted += chunk.users - len(users)
             if users:
                 content = self.header if chunk.message is None else chunk

@@ -25,7 +25,7 @@ from pushsdk._core.words import count
 from pushsdk.cli.exit import Exit, text_of, usage_error
 from pushsdk.cli.files import KIND_NAMES, DryRun, MessageOptions, print_advice, print_request, read_ids, read_resource
 from pushsdk.cli.options import CallOptions, Json, Yes, confirm, quoted, title_of
-from pushsdk.cli.settings import listed
+from pushsdk.cli.settings import allowed
 from pushsdk.cli.terminal import print_json, say, warn
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ def send(
     settings = options.settings(dry_run=dry_run)
     message, fields = content.read()
     ids = read_ids(users, Batching().max_users)
-    users_listed = listed(check_users(ids, Batching().max_users)[0], settings)
+    users_listed = allowed(check_users(ids, Batching().max_users)[0], settings)
     if dry_run and not users_listed:
         raise usage_error("no user is left: --only-users names none of these users")
     if dry_run:
