@@ -4,9 +4,11 @@ import ctypes
 import gc
 import logging
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,18 @@ def end_with_descendants(signum, _):
 def pytest_report_header():
     """Say how long it takes."""
     return "all tests: about 3 minutes on two cores"
+
+
+def pytest_make_parametrize_id(val, argname):
+    """Name values that pytest would number, without addresses and hashes, by which the workers of xdist differ."""
+    if isinstance(val, str | Enum):
+        return ascii(f"{val}")[1:-1][:60]
+    if isinstance(val, int | float | None):
+        return f"{argname}={val}"
+    name = getattr(val, "__name__", ascii(sorted(val) if isinstance(val, set) else val))
+    if name == "<lambda>":
+        name = " ".join(val.__code__.co_names)
+    return re.sub(r"<(?:[a-z]+ )?(\S+)(?: object)? at 0x[^>]+>", r"\1", name)[:60]
 
 
 def pytest_asyncio_loop_factories():

@@ -61,7 +61,6 @@ def test_nothing_is_opened_before_the_first_outcome_is_asked_for(push_env, sent)
         ({"stop_policy": 0.5}, "stop_policy must be a StopPolicy"),
         ({"message": "Hello"}, "message"),
     ],
-    ids=str,
 )
 def test_a_wrong_argument_is_found_at_once(push_env, wrong, told_of):
     options = {"message": MESSAGE, "run": "spring", "claims": MemoryClaims, **wrong}

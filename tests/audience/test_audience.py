@@ -98,7 +98,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "line", "text"), BAD, ids=range(len(BAD)))
+@pytest.mark.parametrize(("name", "content", "line", "text"), BAD)
 def test_a_bad_line_is_an_error_with_its_number(tmp_path, name, content, line, text):
     path = made(tmp_path, name, content)
     message = refused(lambda: Audience.read(path))

@@ -41,7 +41,7 @@ def test_what_holds_no_ids_is_not_excluded(everyone, users, text):
         ids_of(everyone.exclude(users), distinct=True)
 
 
-@pytest.mark.parametrize("parts", [[""], ["\ufeff"], ["", "\ufeff"], ["", "b\n"], ["b\n", ""], ["\n"]], ids=repr)
+@pytest.mark.parametrize("parts", [[""], ["\ufeff"], ["", "\ufeff"], ["", "b\n"], ["b\n", ""], ["\n"]])
 def test_files_without_a_byte_are_refused_when_they_are_read(everyone, tmp_path, parts):
     for number, part in enumerate(parts):
         made(tmp_path, f"optout-{number}.txt", part)

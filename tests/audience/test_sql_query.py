@@ -124,7 +124,7 @@ TRACED = [
 ]
 
 
-@pytest.mark.parametrize(("sql", "expected"), TRACED, ids=range(len(TRACED)))
+@pytest.mark.parametrize(("sql", "expected"), TRACED)
 def test_ids_are_those_in_the_file_whatever_the_query(sql, expected):
     assert sorted(ids_of(Audience.query(sql))) == sorted(expected)
 
@@ -192,7 +192,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("sql", "text"), REFUSED, ids=range(len(REFUSED)))
+@pytest.mark.parametrize(("sql", "text"), REFUSED)
 def test_a_query_that_needs_a_guess_for_its_ids_is_refused_with_the_types_to_state(sql, text):
     message = refused(lambda: Audience.query(sql))
     assert message.startswith("the query: DuckDB guesses the types of the columns that user_id is made from")

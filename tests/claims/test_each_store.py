@@ -159,7 +159,6 @@ def _newer(path):
         (_foreign, "it is no claim store but another program's database"),
         (_newer, "it has version 2"),
     ],
-    ids=["a folder", "no database", "a link", "of something else", "newer"],
 )
 async def test_a_foreign_file_is_refused_and_unchanged(tmp_path, spoil, message):
     path = tmp_path / "c"

@@ -34,7 +34,7 @@ async def test_a_claim_costs_two_writes_and_no_read(objects):
 
 
 @pytest.mark.parametrize("fate", ["lost", 503])
-@pytest.mark.parametrize("places", [{0}, {1}, {0, 1}, {1, 2}, {0, 1, 2, 3}], ids=str)
+@pytest.mark.parametrize("places", [{0}, {1}, {0, 1}, {1, 2}, {0, 1, 2, 3}])
 async def test_a_write_whose_response_is_lost_neither_locks_the_job_nor_pushes_twice(places, fate, objects):
     service = FakeService()
     store = object_claims(objects.url, "jobs")
@@ -106,7 +106,7 @@ async def test_a_store_that_ignores_a_condition_is_refused(objects, header):
     assert "it has no conditional writes: use S3, Azure" in str(error)
 
 
-@pytest.mark.parametrize("places", [[0, 1], [2], [3]], ids=str)
+@pytest.mark.parametrize("places", [[0, 1], [2], [3]])
 async def test_a_test_whose_writes_are_repeated_refuses_no_store(objects, objects_url, places):
     writes = iter(range(100))
     objects.fate = lambda method, key: "late" if method == "PUT" and next(writes) in places else None

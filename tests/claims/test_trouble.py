@@ -216,9 +216,9 @@ async def test_a_merged_call_that_expires_after_its_claim_was_cut_short_is_not_s
 @pytest.mark.parametrize(
     ("faults", "outcome", "states"),
     [
-        pytest.param({"add": ["slow"]}, Outcome.NOT_SENT, UNDONE, id="claiming"),
-        pytest.param({"swap": ["slow"]}, Outcome.ACCEPTED, [[ACCEPTED]], id="settling"),
-        pytest.param({"get": ["slow"]}, Outcome.NOT_SENT, [], id="reading the record"),
+        ({"add": ["slow"]}, Outcome.NOT_SENT, UNDONE),
+        ({"swap": ["slow"]}, Outcome.ACCEPTED, [[ACCEPTED]]),
+        ({"get": ["slow"]}, Outcome.NOT_SENT, []),
     ],
 )
 @pytest.mark.parametrize("times", [1, 2])
@@ -251,7 +251,7 @@ def everybody():
 
 
 @pytest.mark.parametrize(
-    ("times", "faults"), [(1, {}), (2, {}), (1, {"add": ["slow"] * 2}), (1, {"swap": ["slow"] * 2}), (100, {})], ids=str
+    ("times", "faults"), [(1, {}), (2, {}), (1, {"add": ["slow"] * 2}), (1, {"swap": ["slow"] * 2}), (100, {})]
 )
 @virtual
 async def test_cancelling_all_tasks_leaves_no_unsent_user_claimed(times, faults):

@@ -21,7 +21,6 @@ def test_a_record_may_leave_out_the_defaults_at_the_end_of_a_run():
         *(b"", b"{}", b"[[]]", b'[["PENDING"]]', b'[["PENDING",0]]', b'[["PENDING",true]]', b'[["GONE",1]]'),
         *(b'[["PENDING",1,"204"]]', b'[["PENDING",1,null,"",false,1]]', b"\xff", b"[" * 100_000),
     ],
-    ids=repr,
 )
 def test_what_is_no_json_of_states_is_refused(data):
     with pytest.raises(ValueError):

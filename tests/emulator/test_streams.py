@@ -36,7 +36,6 @@ async def test_a_stream_sends_every_kind_of_change_from_now_on(running):
         (1, ["bob"], ["bob", "eve"]),
         (1000, [f"u{number}" for number in range(9)], ["resync", "eve"]),
     ],
-    ids=["a request is sent once", "a deleted one is left out", "more than a burst are one resync"],
 )
 async def test_requests_that_come_while_others_are_read(running, monkeypatch, keep, meanwhile, told):
     monkeypatch.setattr(handlers, "_MAX_BURST", 3)

@@ -132,7 +132,6 @@ def _linked(path):
         (_newer, ConfigurationError),
         (_linked, OSError),
     ],
-    ids=["a file", "a link to nothing", "of something else", "newer", "a linked marker"],
 )
 async def test_a_foreign_directory_is_refused_and_unchanged(tmp_path, spoil, kind):
     path = tmp_path / "c"

@@ -58,10 +58,10 @@ def deafness():
 @pytest.mark.parametrize(
     ("fault", "message", "warm", "tls"),
     [
-        pytest.param(silence, HELLO, 0, False, id="waiting, new connection"),
-        pytest.param(silence, HELLO, 1, False, id="waiting, pooled connection"),
-        pytest.param(silence, HELLO, 1, True, id="waiting, TLS"),
-        pytest.param(deafness, ENORMOUS, 0, False, id="writing"),
+        (silence, HELLO, 0, False),
+        (silence, HELLO, 1, False),
+        (silence, HELLO, 1, True),
+        (deafness, ENORMOUS, 0, False),
     ],
 )
 async def test_cancelled_while_it_may_have_arrived_is_unknown_and_gives_its_slot_back(

@@ -132,11 +132,11 @@ async def block(_wire):
 @pytest.mark.parametrize(
     ("injected", "tls", "warm", "submitted"),
     [
-        pytest.param(False, False, 0, False, id="new connection"),
-        pytest.param(False, False, 1, False, id="pooled connection"),
-        pytest.param(False, True, 1, True, id="submitted, TLS"),
-        pytest.param(True, False, 1, True, id="submitted, injected session"),
-        pytest.param(True, True, 0, False, id="injected session, TLS"),
+        (False, False, 0, False),
+        (False, False, 1, False),
+        (False, True, 1, True),
+        (True, False, 1, True),
+        (True, True, 0, False),
     ],
 )
 @pytest.mark.parametrize("name", ANSWERS)

@@ -38,7 +38,7 @@ async def server():
         yield server
 
 
-@pytest.fixture(params=[False, True], ids=["the exchange", "aiohttp's own way"])
+@pytest.fixture(params=[False, True])
 async def transport(request, server):
     async with transport_to(server.base_url, injected=request.param) as transport:
         yield transport

@@ -66,10 +66,10 @@ async def test_a_call_that_joins_later_ones_in_line_ends_at_its_own_deadline():
 @pytest.mark.parametrize(
     ("behavior", "asking", "outcome", "attempts"),
     [
-        pytest.param(answer(429), 0.0, Outcome.REJECTED, 1, id="waiting for a retry"),
-        pytest.param(answer(429, {"Retry-After": "3"}), 0.0, Outcome.REJECTED, 1, id="in a pause"),
-        pytest.param(answer(401), 3.0, Outcome.REJECTED, 1, id="asking for another key"),
-        pytest.param(answer(connecting=3.0), 0.0, Outcome.NOT_SENT, 0, id="connecting"),
+        (answer(429), 0.0, Outcome.REJECTED, 1),
+        (answer(429, {"Retry-After": "3"}), 0.0, Outcome.REJECTED, 1),
+        (answer(401), 3.0, Outcome.REJECTED, 1),
+        (answer(connecting=3.0), 0.0, Outcome.NOT_SENT, 0),
     ],
 )
 @virtual

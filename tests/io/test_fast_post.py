@@ -68,7 +68,7 @@ class Watched:
         raise AssertionError("the transport ends no attempt")
 
 
-@pytest.mark.parametrize("headers", [None, TRACEPARENT, {"x-team": "other"}], ids=str)
+@pytest.mark.parametrize("headers", [None, TRACEPARENT, {"x-team": "other"}])
 async def test_it_is_the_same_on_the_wire_as_aiohttps_own_which_alone_makes_the_attempt_current(
     server, transport, headers, monkeypatch
 ):
@@ -143,7 +143,6 @@ async def test_whoever_lays_hands_on_requests_is_heeded(hand, monkeypatch):
         {"proxy": "http://127.0.0.1:9"},
         {"trust_env": True},
     ],
-    ids=lambda options: next(iter(options)),
 )
 async def test_a_session_that_instrumentation_customized_sends_by_itself(options):
     async with aiohttp.ClientSession(**options) as session:

@@ -23,7 +23,7 @@ def service():
         yield service
 
 
-@pytest.fixture(params=[False, True], ids=["own session", "injected session"])
+@pytest.fixture(params=[False, True])
 async def client(service, request):
     session = aiohttp.ClientSession() if request.param else None
     async with AsyncPushClient(BASE, "key", session=session, retry=ONCE) as client:

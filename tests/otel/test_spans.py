@@ -100,7 +100,7 @@ STORIES = [
 ]
 
 
-@pytest.mark.parametrize(("script", "options", "lines"), STORIES, ids=[lines[0] for *_, lines in STORIES])
+@pytest.mark.parametrize(("script", "options", "lines"), STORIES)
 @pytest.mark.parametrize("share", [1.0, 0.0])
 @virtual
 async def test_each_attempt_has_its_outcome_and_its_error_and_those_accepted_at_once_are_sampled(

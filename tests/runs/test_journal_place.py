@@ -84,7 +84,7 @@ def test_a_folder_that_can_be_locked_and_not_written_to_is_named(folder, entries
 # -- locks ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flock", [True, False], ids=["lock of this system", "lock where there is no flock"])
+@pytest.mark.parametrize("flock", [True, False])
 def test_one_journal_writes_and_any_number_read(tmp_path, monkeypatch, flock):
     monkeypatch.setattr(runfile, "lock", lambda path: lock(path, flock=flock))
     (tmp_path / "folder").mkdir()

@@ -97,7 +97,7 @@ def pushed(*args, **options):
 
 
 @LENGTHS
-@pytest.mark.parametrize("client", [AsyncPushClient, PushClient, pushed], ids=lambda client: client.__name__)
+@pytest.mark.parametrize("client", [AsyncPushClient, PushClient, pushed])
 def test_a_refused_setting_is_not_in_a_crash_report(client, length):
     secret = secret_of(length)
     refusing = [
@@ -201,7 +201,7 @@ HELD = [
 ]
 
 
-@pytest.mark.parametrize("value", HELD, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("value", HELD)
 def test_no_id_text_or_key_that_a_local_holds_is_shown(value):
     assert "secret" not in f"{pretty_repr(value)} {value!r}"
 

@@ -142,7 +142,7 @@ SAYING = {
 }
 
 
-@pytest.mark.parametrize("answer", SAYING.values(), ids=SAYING.keys())
+@pytest.mark.parametrize("answer", SAYING.values(), ids=SAYING)
 async def test_no_text_of_the_server_is_in_an_errors_text(answer, caplog):
     caplog.set_level(logging.DEBUG)
     async with answered_by(read_request, send(answer)) as client:

@@ -59,16 +59,16 @@ def use_run_file(path):
     path.touch(0o600)
 
 
-USES = {
-    "claims": lambda path: use_claims(SqliteClaims(path)),
-    "directory of claims": lambda path: use_claims(DirectoryClaims(path)),
-    "store of the emulator": lambda path: Database(path).close(),
-    "run file": use_run_file,
-}
+USES = [
+    lambda path: use_claims(SqliteClaims(path)),
+    lambda path: use_claims(DirectoryClaims(path)),
+    lambda path: Database(path).close(),
+    use_run_file,
+]
 
 
 @PLANTED
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize("use", USES)
 def test_a_file_that_others_can_write_to_is_refused(use, plant, text, tmp_path):
     use(tmp_path / "file")
     plant(tmp_path / "file")

@@ -13,8 +13,8 @@ from support.wire_faults import Step, when
 from support.wire_network import detoured, lookups, spoiled
 from support.wire_server import WireServer
 
-OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True], ids=["own session", "injected session"])
-HTTP_OR_HTTPS = pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+OWN_OR_INJECTED = pytest.mark.parametrize("injected", [False, True])
+HTTP_OR_HTTPS = pytest.mark.parametrize("tls", [False, True])
 
 #: The safe policy without its waits.
 QUICK = RetryPolicy.safe(max_attempts=3, initial_delay=0.001, throttle_delay=0.001)

@@ -170,7 +170,7 @@ QUIET = {
 }
 
 
-@pytest.mark.parametrize("body", QUIET.values(), ids=QUIET.keys())
+@pytest.mark.parametrize("body", QUIET.values(), ids=QUIET)
 def test_a_program_ends_in_silence(service, body):
     assert run_program(HEAD + body) == (0, "", "")
 

@@ -60,7 +60,6 @@ def test_closing_empties_the_inbox_and_resets_the_clock(emulator, inbox, send):
 @pytest.mark.parametrize(
     "wish",
     [{}, {"title": "Hallo", "language": "de"}, {"title": "Hallo", "body": "Your order is on its way"}, {"count": 2}],
-    ids=str,
 )
 def test_assert_sent_returns_the_matching_pushes(inbox, send, wish):
     send("ann")
@@ -127,7 +126,7 @@ def soon(work):
 ODD = 'a "quoted\\" one: is:refused' + "x" * 2000
 
 
-@pytest.mark.parametrize("wish", [{"user_id": ODD}, {"search": "status:204 title:hello", "count": 3}], ids=str)
+@pytest.mark.parametrize("wish", [{"user_id": ODD}, {"search": "status:204 title:hello", "count": 3}])
 def test_wait_for_blocks_until_requests_match(inbox, send, wish):
     send("ann")
     sending = soon(lambda: [send(ODD) for _ in range(2)])
