@@ -318,6 +318,40 @@ async def test_the_probe_of_a_stalled_client_is_the_call_with_the_most_time():
 
 
 @virtual
+async def test_in_each_silence_the_first_probe_has_the_most_time_and_the_second_is_of_another_tenant():
+    async with warmed(0.1) as (service, client):
+        for _ in range(2):
+            service.script = [hang()] * 4
+            await outcome_of(client.submit("lost", MESSAGE, timeout=2.0))
+            waiting = [
+                client.with_options(api_key=key, timeout=Timeout(total=seconds, attempt=0.5)).submit("user", MESSAGE)
+                for key, seconds in (("a", 20.0), ("a", 19.0), ("a", 18.0), ("b", 9.0), ("c", 8.0))
+            ]
+            await asyncio.wait(waiting)
+    assert "".join(request.api_key[0] for request in service.requests) == "saabac" * 2
+
+
+@virtual
+async def test_a_call_that_is_submitted_as_another_leaves_is_the_only_probe():
+    def on_event(event):
+        if isinstance(event, SendNotBegun) and not sends[2:]:
+            sends.append(client.with_options(urgent=True).submit("new", MESSAGE))
+
+    async with warmed(2.0, on_event=on_event) as (service, client):
+        service.then = hang()
+        await outcome_of(client.submit("lost", MESSAGE, timeout=4.0))
+        client.submit("probe", MESSAGE, timeout=Timeout(attempt=20.0))
+        await turns()
+        sends = [
+            client.submit("hasty", OTHER, timeout=Timeout(attempt=1.0)),
+            client.submit("other", OTHER, timeout=20.0),
+        ]
+        await asyncio.wait([*sends])
+        service.then = answer()
+    assert service.sent == [("lost",), ("probe",), ("new",)]
+
+
+@virtual
 async def test_calls_that_are_short_of_time_as_a_probe_is_due_leave_in_one_pass():
     looks = []
     async with warmed(2.0, timeout=60.0) as (service, client):
