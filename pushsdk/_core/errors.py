@@ -147,11 +147,17 @@ class MessageWarning(UserWarning):
 caller: ContextVar[Sequence[Any]] = ContextVar("caller", default=())
 
 
-def warn_caller(text: str | Wording) -> None:
-    """Warn at the line that called this package, awaited it or runs the event loop: shown once per line and text."""
+def caller_frame() -> Any:
+    """Return the frame that called this package, awaited it or runs the event loop."""
     frame = (*caller.get(), sys._getframe())[0]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("pushsdk", "asyncio"):
         frame = frame.f_back
+    return frame
+
+
+def warn_caller(text: str | Wording) -> None:
+    """Warn at the caller's line: shown once per line and text."""
+    frame = caller_frame()
     file, names = frame.f_code.co_filename, frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
     warning = MessageWarning(text)

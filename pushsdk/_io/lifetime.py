@@ -1,7 +1,6 @@
 """One client's lifetime: made, used in one event loop of one process, closed."""
 
 import asyncio
-import sys
 import warnings
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable
@@ -12,7 +11,7 @@ from weakref import ref
 
 from pushsdk._core.batching import Call
 from pushsdk._core.error_mapping import closed_error
-from pushsdk._core.errors import ConfigurationError
+from pushsdk._core.errors import ConfigurationError, caller_frame
 from pushsdk._core.outcome import Failure, Outcome, Verdict
 from pushsdk._core.policy import Options
 from pushsdk._core.results import ClientStats, Counters, DrainReport
@@ -60,9 +59,7 @@ class Lifetime:
 
         import pushsdk._io.retrying  # noqa: F401 - see above
 
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pushsdk."):
-            frame = frame.f_back
+        frame = caller_frame()
         #: The line that made the client, for the warning if the client is never closed.
         self.made_at = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         self.settings = settings
