@@ -47,7 +47,14 @@ SETTINGS: dict[str, Any] = {
 # DuckDB's error for a JSON value that would change if it became a text.
 NO_TEXT = "an id is made from, or compared with, a JSON value that is neither a text nor an integer"
 # Errors about the query and the files, whose text may be shown: it quotes no value.
-_SHOWABLE = {f"{kind}Exception" for kind in ("Binder", "Catalog", "IO", "Parser", "Permission", "Syntax")}
+_SHOWABLE = {
+    "BinderException",
+    "CatalogException",
+    "IOException",
+    "ParserException",
+    "PermissionException",
+    "SyntaxException",
+}
 _HIDDEN = "its words are left out, as they may quote the data; duckdb.sql shows them"
 _FIXES = {
     "ConversionException": "a text is cast to, or compared with, another type: state types = {'column': 'VARCHAR'} in "
@@ -104,9 +111,8 @@ def duckdb_errors(name: str, *, unfit: str = "") -> Iterator[None]:
         elif kind in _SHOWABLE:
             text = printable(str(error).partition("\n")[0])
         else:
-            line = re.search(r"CSV Error on Line: \d+", str(error))
-            place = f" ({line[0]})" if line else ""
-            text = unfit or f"DuckDB stopped with {kind}{place}; {_FIXES.get(kind, _HIDDEN)}"
+            lines = re.findall(r"CSV Error on Line: \d+", str(error))
+            text = unfit or f"DuckDB stopped with {', '.join([kind, *lines])}; {_FIXES.get(kind, _HIDDEN)}"
         raise ValidationError(f"{printable(name)}: {text}") from None
 
 

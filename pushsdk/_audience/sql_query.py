@@ -314,25 +314,32 @@ _SAMPLE = "LIMIT 20480"
 def _plain_call(db: Connection, call: str) -> str:
     """Add options for double quotation marks or none, and for no comments.
 
-    Raises ValidationError if DuckDB guesses others and finds other rows, as its signs may belong to the ids, and if it
-    skips a header.
+    Raises ValidationError if DuckDB guesses others or leaves out first lines, as these may have ids.
     """
     quotes = ("",) if re.search(r'\("(quote|escape)" =', call) else _QUOTES
     comments = "" if '("comment" =' in call else "comment = ''"
     for quote in quotes:
         plain = _call_with(call, *filter(None, (quote, comments)))
         with suppress(duckdb_module().Error):
-            names = column_types(db, plain)
-            whole = {} if '("skip" =' in call else column_types(db, _call_with(plain, "skip = 0"))
-            # Among the lines that DuckDB skips is a header, as in a file made from files with other columns.
-            if whole != names and names.keys() & re.split(r"\W+", ",".join(whole)):
-                break
-            if db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall():
+            if _may_lose(db, call, plain):
                 break
             return plain
     db.execute(f"FROM {call} {_SAMPLE}").fetchall()  # raises if the file is no CSV
-    text = (
-        "quotation marks, comments or first lines that DuckDB leaves out may belong to ids: state quote = '\"' or "
-        "quote = '''', skip = 0 or skip = 1, and"
+    raise ValidationError(
+        "the query: quotation marks, comments or first lines that DuckDB leaves out may belong to ids: state "
+        "quote = '\"' or quote = '''', skip = 0 or skip = 1, header = true or header = false, and comment = '#' or "
+        f"comment = '' in {printable(call)}"
     )
-    raise ValidationError(f"the query: {text} comment = '#' or comment = '' in {printable(call)}")
+
+
+def _may_lose(db: Connection, call: str, plain: str) -> object:
+    """Return something true if ids may be lost by a guess."""
+    names = column_types(db, plain)
+    whole = {} if '("skip" =' in call else column_types(db, _call_with(plain, "skip = 0"))
+    return (
+        # With stated names, DuckDB takes a first row of texts for a header.
+        re.search(r'^(?!.*"header" =).*\("(names|column(s|_names))" =', call)
+        # Among the lines that DuckDB skips is a header, as in a file made from files with other columns.
+        or (whole != names and names.keys() & re.split(r"\W+", str(whole)))
+        or db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall()
+    )
