@@ -77,13 +77,13 @@ def command_error(error: "PushError") -> CommandError:
     from pushsdk._core import errors
     from pushsdk._core.outcome import Outcome
 
-    refused = isinstance(error, (errors.AuthenticationError, errors.ConfigurationError))
     # A campaign without a readable uuid may exist, so creating it again may double it.
     unknown = error.outcome is Outcome.UNKNOWN or isinstance(error, errors.UnexpectedResponseError)
-    text = text_of(error)
-    if isinstance(error, errors.RunInUseError):
-        return CommandError(text, Exit.IN_USE)
-    # A run file that fails while requests are in flight leaves their users UNKNOWN: no usage error then.
-    if not unknown and isinstance(error, (errors.ValidationError, errors.RunFileError)):
-        return usage_error(text)
-    return CommandError(text, Exit.CANNOT_RUN if refused else Exit.UNKNOWN if unknown else Exit.INCOMPLETE)
+    rules = (
+        (isinstance(error, errors.RunInUseError), Exit.IN_USE),
+        # A run file that fails while requests are in flight leaves their users UNKNOWN: no usage error then.
+        (not unknown and isinstance(error, (errors.ValidationError, errors.RunFileError)), Exit.USAGE),
+        (isinstance(error, (errors.AuthenticationError, errors.ConfigurationError)), Exit.CANNOT_RUN),
+        (unknown, Exit.UNKNOWN),
+    )
+    return CommandError(text_of(error), next((code for applies, code in rules if applies), Exit.INCOMPLETE))
