@@ -4,7 +4,6 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -12,6 +11,7 @@ import msgspec
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import Rule, check, must_be
 from pushsdk._core.secret import Secret, sealed
+from pushsdk._texts import text_beside
 from pushsdk.claims.store import CLOSED, PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put, Stored
 
 TableName = Annotated[
@@ -36,10 +36,10 @@ _RISKS = {
 # Seconds between two deletions of expired rows, and rows per deletion: so few never hold up other writers.
 SWEEP_INTERVAL, SWEEP_ROWS = 60.0, 1000
 
-_SCHEMA = Path(__file__).with_name("postgres.sql").read_text()
+_SCHEMA = text_beside(__name__, "postgres.sql")
 # Columns are arrays. Expected tokens are a JSON object by key: sent as text, since a pool may have a codec for
 # jsonb, and parsed once, by a subquery. Never committed asynchronously: a crash would lose claims.
-_PUT = Path(__file__).with_name("postgres_put.sql").read_text()
+_PUT = text_beside(__name__, "postgres_put.sql")
 _FIND = "SELECT key, token, record FROM {table} WHERE key = ANY($1::text[]) AND expires > clock_timestamp()"
 _PAGE = """SELECT key, token, record FROM {table} WHERE key > $1 AND expires > clock_timestamp()
 ORDER BY key LIMIT $2"""

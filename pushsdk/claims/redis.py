@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import logging
-import pkgutil
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import NonEmpty, check, must_be
 from pushsdk._core.secret import Secret, sealed
+from pushsdk._texts import text_beside
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, LoopGuard, Put, Stored
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _RISKS = (
     ("maxmemory_policy", "noeviction", "drops claims when its memory is full (maxmemory-policy {}): set noeviction"),
     ("aof_enabled", "1", "loses the claims since its last snapshot in a crash: set appendonly yes"),
 )
-_PUT = pkgutil.get_data(__name__, "put.lua") or b""  # also from a zip, as Spark ships packages
+_PUT = text_beside(__name__, "put.lua")
 
 
 class RedisClaims(ClaimStore):

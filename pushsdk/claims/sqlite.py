@@ -11,6 +11,7 @@ from pushsdk._core.kinds import check
 from pushsdk._io.file_names import AnyPath, check_path
 from pushsdk._io.files import folder_objection
 from pushsdk._sqlite import FileFormat, FileRefused, open_database
+from pushsdk._texts import text_beside
 from pushsdk.claims._blocking import StoreThreads
 from pushsdk.claims.store import PAGE, WEEK, Claim, ClaimStore, Put, Stored
 
@@ -19,7 +20,7 @@ FORMAT = FileFormat(
     name="claim store",
     application_id=0x70636C61,  # "pcla"
     version=1,
-    schema=Path(__file__).with_name("sqlite.sql").read_text(),
+    schema=text_beside(__name__, "sqlite.sql"),
 )
 
 _FIND = "SELECT token, record FROM claims WHERE key = ? AND expires > ?"

@@ -10,7 +10,6 @@ import inspect
 import random
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Literal, TypedDict, Unpack
 
 import msgspec
@@ -18,6 +17,7 @@ from msgspec import Struct
 from multidict import CIMultiDict
 
 from pushsdk._core.kinds import Count, CountOrZero, Delay, NonEmpty, Probability, Rule, check, check_fields
+from pushsdk._texts import text_beside
 
 __tracebackhide__ = True  # by pytest: a failure shows the line in the test
 # The emulator sets the response framing; use `Fault.truncated` for a broken one.
@@ -300,8 +300,7 @@ class Preset(Struct, frozen=True):
 
 
 PRESETS = {
-    preset.name: preset
-    for preset in msgspec.json.decode(Path(__file__).with_name("presets.json").read_bytes(), type=list[Preset])
+    preset.name: preset for preset in msgspec.json.decode(text_beside(__name__, "presets.json"), type=list[Preset])
 }
 
 

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -21,13 +20,14 @@ from pushsdk._core.lint import SHOWN, LintNode, lint, nodes
 from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest
 from pushsdk._core.paths import show_path
 from pushsdk._core.words import near_word
+from pushsdk._texts import text_beside
 
 LARGE = 64 * 1024
 """Bytes beside the users up to which a body is analyzed: 16 times the limit of a device, 0.3 s of work."""
 _MAX_USER_IDS = 4 * 1024 * 1024  # bytes
 
 # A push's userIds and message are required by `PushBody`, texts and platforms by _NEEDED_TOO.
-_NEEDED: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("needed.json").read_text())
+_NEEDED: dict[str, dict[str, str]] = json.loads(text_beside(__name__, "needed.json"))
 _NEEDED_TOO = {"no-text", "no-platform"}  # lint rules
 
 T = TypeVar("T")

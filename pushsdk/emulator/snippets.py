@@ -1,10 +1,11 @@
 """A stored request as a curl command, which reads PUSHSDK_BASE_URL and PUSHSDK_API_KEY from the environment."""
 
 import json
-from pathlib import Path
+
+from pushsdk._texts import text_beside
 
 _MAX_LENGTH = 1 << 20  # characters: 16 MB took seconds
-_CURL = Path(__file__).with_name("snippet.sh.template").read_text().rstrip()
+_CURL = text_beside(__name__, "snippet.sh.template").rstrip()
 
 
 def curl(endpoint: str, body: str) -> str:

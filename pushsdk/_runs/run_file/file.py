@@ -23,6 +23,7 @@ from pushsdk._io.file_names import check_path
 from pushsdk._io.files import database_objection, is_locked, lock, objection, sync_folder, write_new
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import connect
+from pushsdk._texts import text_beside
 
 Connection = sqlite3.Connection
 
@@ -32,14 +33,14 @@ FORMAT = 6
 # Format 5 has no ``not_after``.
 OLDEST = 5
 PAGE = 4096
-SCHEMA = tuple(re.findall("^CREATE[^;]+", Path(__file__).with_name("schema.sql").read_text(), re.MULTILINE))
+SCHEMA = tuple(re.findall("^CREATE[^;]+", text_beside(__name__, "schema.sql"), re.MULTILINE))
 # Seconds to wait for the lock of a reader or a backup.
 LOCK_TIMEOUT = 30.0
 
 # sqlite3 decodes SQLite's messages, which may quote bytes from a damaged file.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 # Reasons by prefix of SQLite's error name.
-_REASONS: dict[str, str] = json.loads(Path(__file__).with_name("reasons.json").read_text())
+_REASONS: dict[str, str] = json.loads(text_beside(__name__, "reasons.json"))
 _FOREIGN = _REASONS["SQLITE_NOTADB"]
 # The fix after a failed commit, by the users' outcome: an incomplete plan can't be resumed.
 _NEXT_STEP = {

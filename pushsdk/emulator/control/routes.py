@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
 
@@ -12,12 +11,13 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from pushsdk._core.openapi import json_content
+from pushsdk._texts import text_beside
 from pushsdk.emulator.faults import Fault
 from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.store.queries import NO_BOUND
 
 ROOT = "/_emulator/v1"
-_OPENAPI = Path(__file__).with_name("openapi.json").read_bytes()
+_OPENAPI = text_beside(__name__, "openapi.json")
 _Limit = Annotated[int, Meta(ge=1, le=1000)]
 _Line = Annotated[str, Meta(max_length=1000)]
 Handler = TypeVar("Handler", bound=Callable[..., Any])

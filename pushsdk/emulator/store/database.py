@@ -11,13 +11,14 @@ from pathlib import Path
 from pushsdk._io.files import lock
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import FileFormat, FileRefused, connect, open_database
+from pushsdk._texts import text_beside
 
 _BUSY = 5.0  # seconds; only a foreign program can lock the file
 _CACHE_KIB = 16_384
 # Log size in bytes. Unordered users change many pages, which frequent checkpoints would write twice.
 _WAL_LIMIT = 64 * 1024 * 1024
 
-_SCHEMA = Path(__file__).with_name("schema.sql").read_text()
+_SCHEMA = text_beside(__name__, "schema.sql")
 _FORMAT = FileFormat(name="emulator store", application_id=0x70656D75, version=7, schema=_SCHEMA)  # "pemu"
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from pushsdk._texts import text_beside
 from pushsdk.emulator.store.database import Database
 from pushsdk.emulator.store.records import (
     Campaign,
@@ -40,7 +41,7 @@ _MOST_DELIVERED = 1000
 _SLACK = 100  # an overfull store drops a hundredth more, or each further request would drop another
 _ALL = Search()
 
-_TEXT = Path(__file__).with_name("queries.sql").read_text(encoding="utf-8")
+_TEXT = text_beside(__name__, "queries.sql")
 _SQL: dict[str, str] = dict(re.findall(r"-- (\w+).*\n([^;]+);", _TEXT))  # by the name in the comment above each
 
 _ACCEPTED = "SELECT coalesce(sum(times), 0) FROM received WHERE inbox = ? AND (stem, length, digits) = (?, ?, ?)"

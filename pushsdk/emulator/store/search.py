@@ -9,10 +9,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from pathlib import Path
 
 from msgspec import Struct
 
+from pushsdk._texts import text_beside
 from pushsdk.emulator.store.records import Redacted, user_key
 
 _MAX_TERMS = 50  # SQLite bounds the expression depth
@@ -23,7 +23,7 @@ _STATUS = re.compile(r"([1-9][0-9]{2})|([1-9])xx")
 
 # A delay is a fault too, but the client gets the true response: such a request has not failed.
 # The texts are stored case-folded, the languages like " de en ". A request that was not accepted may be no JSON.
-_SQL: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("search.json").read_text())
+_SQL: dict[str, dict[str, str]] = json.loads(text_beside(__name__, "search.json"))
 _IS, _WORD, _TERMS = _SQL["is"], _SQL["word"], _SQL["terms"]
 
 

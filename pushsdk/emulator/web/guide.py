@@ -3,13 +3,13 @@
 import re
 from html import escape
 from itertools import pairwise
-from pathlib import Path
 from string import Template
 
 from pushsdk import docs
+from pushsdk._texts import text_beside
 from pushsdk.docs.search import search
 
-_PAGE = Template(Path(__file__).with_name("guide.html.template").read_text(encoding="utf-8"))
+_PAGE = Template(text_beside(__name__, "guide.html.template"))
 _MISSING = "<h1>The guide</h1><p>It needs rich (the extra 'cli'): <code>pip install rich</code></p>"
 _MAX_QUERY = 100
 _IN_BACKTICKS, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"
