@@ -58,7 +58,9 @@ _SHOWABLE = {
 _HIDDEN = "its words are left out, as they may quote the data; duckdb.sql shows them"
 _FIXES = {
     "ConversionException": "a text is cast to, or compared with, another type: state types = {'column': 'VARCHAR'} in "
-    f"read_csv, or write TRY_CAST; {_HIDDEN}"
+    f"read_csv, or write TRY_CAST; {_HIDDEN}",
+    "InvalidInputException": "a file is not UTF-8 or malformed, or files have other columns or types: state encoding, "
+    f"or union_by_name = true, in read_csv; {_HIDDEN}",
 }
 _TEXTS = {
     "OutOfMemoryException": f"DuckDB needs more than the {MEMORY} it may use",
