@@ -92,7 +92,7 @@ class BroadcastOptions(MessageOptions):
     """The broadcast message, and how its users are read."""
 
     query: str | None = None
-    """Read the users with this DuckDB SELECT, for example "SELECT id FROM 'users.parquet'"."""
+    """Read the users with this DuckDB SELECT, for example "SELECT user_id FROM 'users.parquet'"."""
     primary_key: str = "user_id"
     """Read the user id from this column or key."""
     exclude: tuple[str, ...] = ()
