@@ -444,10 +444,9 @@ class AsyncPushClient(ClientViews):
             encoded, fields = wire.encode_message(message), None
         else:
             encoded, fields = wire.encode_content(message, custom_fields)
-        content, key = self._content, self._credentials.key
-        is_same = content.message is encoded and content.custom_fields is fields and content.options is options
-        if not is_same or content.api_key is not key:
-            content = self._content = Content(encoded, fields, options, key)
+        content = self._content
+        if content.message is not encoded or content.custom_fields is not fields or content.options is not options:
+            content = self._content = Content(encoded, fields, options, self._credentials.key)
         return content
 
     def _run_settings(self, run: AnyPath | None, stop: Any, options: RunOptions) -> RunSettings:
@@ -476,6 +475,7 @@ class AsyncPushClient(ClientViews):
         self._options = self._options_of(timeout, retry, urgent=urgent)
         if api_key is not UNSET:
             self._credentials = Credentials.of(api_key)
+            self._content = Content(b"", None, self._options)
 
 
 def _service(base_url: Any, api_key: Any, *, allow_insecure: bool) -> tuple[str, Credentials]:

@@ -479,12 +479,11 @@ class FastPost:
 
     def takes(self, body: bytes) -> bool:
         """Return True if the body is small enough for one write, and no mock replaces a part of aiohttp."""
-        session = self._session
         return (
             len(body) <= WHOLE_BODY_LIMIT
             and self._is_plain
-            and getattr(session._request, "__func__", None) is _REQUEST
-            and not session._trace_configs
+            and _SESSION._request is _REQUEST
+            and not self._session._trace_configs
             and _WRITER.send is _SEND
             and _READER.start is _START
         )

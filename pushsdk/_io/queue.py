@@ -111,20 +111,17 @@ class SendQueue:
             if batch is None:
                 self._open(call, content, may_linger)
             else:
-                self._note_joined(batch, call)
+                self._backlog.enter(call.unsettled, len(call.ids) + 1)
+                if batch.entry is not None:  # it lingers, or is queued for a slot
+                    self._expect(batch, call.deadline)
+                    if batch in self._lingering and self._batches.is_full(batch):
+                        self._dispatch(batch)
         except Exception:  # noqa: BLE001 - logged there
             if call.batch is None:
                 self.pending.fail([call])
             else:
                 self._fail(call.batch)
         return future
-
-    def _note_joined(self, batch: Batch, call: Call) -> None:
-        self._backlog.enter(call.unsettled, len(call.ids) + 1)
-        if batch.entry is not None:
-            self._expect(batch, call.deadline)
-        if batch in self._lingering and self._batches.is_full(batch):
-            self._dispatch(batch)
 
     def _ask(self, call: Call, content: Content) -> None:
         """Submit the call with the key that its callable returns, in a copy of this context.

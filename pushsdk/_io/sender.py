@@ -113,9 +113,10 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if options.keyed or options.policy.statuses or not fast.takes(request.body):
             return False
         connection = fast.take_idle()
-        if connection:
-            self.open(request, connection)
-        return bool(connection)
+        if connection is None:
+            return False
+        self.open(request, connection)
+        return True
 
     def begin(self, request: ApiRequest, respond: Respond, now: float) -> bool:
         """Write a request on its connection. Return False if ``run`` has to send it, as its time may be short.

@@ -118,7 +118,6 @@ HANDS = {
     "the session's requests": lambda _, patch: patch.setattr(aiohttp.ClientSession, "_request", refuse),
     "what writes a request": lambda _, patch: patch.setattr(aiohttp.ClientRequest, "send", refuse),
     "what reads an answer": lambda _, patch: patch.setattr(aiohttp.ClientResponse, "start", refuse),
-    "the requests of this session": lambda session, patch: patch.setitem(vars(session), "_request", refuse),
     "tracing": lambda session, _: trace(session),
 }
 
