@@ -4,6 +4,7 @@ import ctypes
 import gc
 import logging
 import os
+import random
 import re
 import signal
 import sys
@@ -99,6 +100,11 @@ def no_bugs(request):
     logging.getLogger("pushsdk").removeHandler(handler)
     if bugs and not request.node.get_closest_marker("plays_bug"):
         pytest.fail(logging.Formatter().format(bugs[0]), pytrace=False)
+
+
+def pytest_runtest_setup(item):
+    """Let the test draw the same each time, whatever ran before it."""
+    random.seed(item.name)
 
 
 def pytest_collection_finish():

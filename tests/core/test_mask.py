@@ -43,22 +43,21 @@ AROUND = {
     "in HTML": html.escape,
     "in a URL in JSON in HTML": lambda text: html.escape(json.dumps(quote(text, safe=""))[1:-1]),
 }
-draws = random.Random(time.time_ns())
 SIGNS = [chr(number) for number in range(0x21, 0x7F)]
 ALPHABETS = [SIGNS, string.ascii_letters + string.digits + "+/=", string.hexdigits, "%25\\/&;#x4"]
 
 
 def new_key():
     """A key that reads the same in a URL and in HTML: in nested escapes, one like ``a%41&#65;`` may be left."""
-    signs = draws.choices(draws.choice(ALPHABETS), k=draws.randint(SHORTEST_MASKED, 60) - 1)
-    key = "".join(signs) + "A" + draws.choice(SIGNS)
+    signs = random.choices(random.choice(ALPHABETS), k=random.randint(SHORTEST_MASKED, 60) - 1)
+    key = "".join(signs) + "A" + random.choice(SIGNS)
     return key if unquote(html.unescape(key)) == key else new_key()
 
 
 def echoed(key, around, way):
     """Return the key as a service may echo it: in one way, or with each character in a way of its own."""
     ways = list(WAYS.values()) if way == "mixed" else [WAYS[way]]
-    return AROUND[around]("".join(draws.choice(ways)(char) for char in key))
+    return AROUND[around]("".join(random.choice(ways)(char) for char in key))
 
 
 def answered(body, key, **headers):
@@ -95,10 +94,10 @@ def test_a_key_in_a_code_is_masked_whatever_is_around_it(code, around):
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("way", [*WAYS, "mixed"])
 def test_no_cut_through_an_echoed_key_shows_more_than_a_character(way, around):
-    key = "".join(draws.choices([sign for sign in SIGNS if sign not in "%&\\~*"], k=20))
+    key = "".join(random.choices([sign for sign in SIGNS if sign not in "%&\\~*"], k=20))
     parts = [echoed(char, around, way) for char in key]
     echo = "".join(parts)
-    for end in draws.choices(range(len(echo)), k=20):
+    for end in random.choices(range(len(echo)), k=20):
         body = answered(f"{'~' * (4096 - end)}{echo}".encode("latin-1"), key).body.decode("latin-1")
         # A bare % begins an escape, and tells nothing.
         assert len(body.strip("~*%")) <= len(parts[0]), (key, echo[:end], body)
