@@ -9,7 +9,7 @@ import msgspec
 
 from pushsdk._core.body import EncodedIds, join_ids
 from pushsdk._core.learned_sizes import LearnedSizes
-from pushsdk._core.outcome import Guarded, Verdict, mutable
+from pushsdk._core.outcome import Guarded, GuardedValue, Verdict, mutable
 from pushsdk._core.policy import Batching, Options
 
 # The bytes in a push body around its parts: {"userIds":[],"message":,"customFields":}.
@@ -17,7 +17,7 @@ FRAME = 48
 
 
 # It keeps its hash: a lone call is looked up, put and removed.
-class Content(Guarded, msgspec.Struct, frozen=True, cache_hash=True):
+class Content(GuardedValue, frozen=True, cache_hash=True):
     """Merge key: calls with equal bytes, options and Api-Key may share a request."""
 
     message: bytes

@@ -13,8 +13,6 @@ from functools import partial
 from http.client import responses
 from urllib.parse import urlsplit
 
-import msgspec
-
 from pushsdk._core.address import is_loopback
 from pushsdk._core.errors import Wording
 from pushsdk._core.operations import PUSH, Target
@@ -29,7 +27,7 @@ _is_host = partial(re.fullmatch, r"(?a)[\w.:-]{1,253}")
 _is_http_to_tls = partial(re.search, "plain HTTP|HTTP request to an HTTPS server")
 
 
-class Facts(Wording, msgspec.Struct, frozen=True):
+class Facts(Wording, frozen=True):
     """The facts about a call that was not accepted: its error's data, without user ids."""
 
     verdict: Verdict
@@ -233,7 +231,7 @@ FIXES: tuple[tuple[set[object], str], ...] = (
 """Conditions, all of which must hold, and the sentence that says how to fix it. The first row counts."""
 
 
-class Parts(Wording, msgspec.Struct, frozen=True):
+class Parts(Wording, frozen=True):
     """The facts about a call whose users have different outcomes."""
 
     counts: dict[Outcome, int]

@@ -39,10 +39,8 @@ LIBRARY: Mapping[str, str] = {
 """Option names in texts for a program. The command line has the same keys, with its names."""
 
 
-class Wording:
+class Wording(msgspec.Struct, frozen=True):
     """The text for an error or a warning, made when it is read. It names options as its reader does."""
-
-    __slots__ = ()
 
     @property
     def code(self) -> str:
@@ -60,7 +58,7 @@ class Wording:
         return str(self)  # also in an exception, and in the copy that Celery keeps
 
 
-class Advice(Wording, msgspec.Struct, frozen=True):
+class Advice(Wording, frozen=True):
     """A text, which may hold any characters, and the fix after it, which names options by placeholders."""
 
     text: str

@@ -3,7 +3,7 @@
 import msgspec
 
 from pushsdk._core.operations import Endpoint
-from pushsdk._core.outcome import Attempt, Guarded, Outcome
+from pushsdk._core.outcome import Attempt, GuardedValue, Outcome
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class RequestSplit(msgspec.Struct, frozen=True, kw_only=True):
     """Number of ``send()`` calls that share the request."""
 
 
-class SendAbandoned(Guarded, msgspec.Struct, frozen=True, kw_only=True):
+class SendAbandoned(GuardedValue, frozen=True, kw_only=True):
     """A send ended after its caller had stopped waiting (cancelled, past the deadline), or a submitted send failed."""
 
     outcome: Outcome

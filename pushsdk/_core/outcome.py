@@ -171,6 +171,10 @@ class Guarded:
         return [(name, value) for name, value in values if isinstance(value, (int, float, StrEnum))]
 
 
+class GuardedValue(Guarded, msgspec.Struct, frozen=True):
+    """Base class for such structs that are frozen."""
+
+
 def mutable(cls: Any) -> Any:
     """Let a struct that the cycle collector does not know set attributes as fast as a slotted class.
 

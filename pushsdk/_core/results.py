@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from pushsdk._core.events import SendAbandoned
-from pushsdk._core.outcome import Attempt, Guarded, Outcome
+from pushsdk._core.outcome import Attempt, GuardedValue, Outcome
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -47,7 +47,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.attempts[-1].status if self.attempts else None
 
 
-class DrainReport(Guarded, msgspec.Struct, frozen=True, kw_only=True):
+class DrainReport(GuardedValue, frozen=True, kw_only=True):
     """The outcomes of calls that ended during ``aclose``, as user ids."""
 
     accepted: tuple[str, ...] = ()

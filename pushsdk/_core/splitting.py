@@ -16,14 +16,14 @@ import msgspec
 from pushsdk._core.batching import Call
 from pushsdk._core.body import EncodedIds, encode_texts, join_ids
 from pushsdk._core.learned_sizes import LearnedSizes
-from pushsdk._core.outcome import Attempt, Guarded, Outcome, Verdict
+from pushsdk._core.outcome import Attempt, GuardedValue, Outcome, Verdict
 
 TOO_LARGE = 413
 # Number of units that are sent alone before the message may be to blame.
 PROBES = 8
 
 
-class CallPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
+class CallPart(GuardedValue, frozen=True, eq=False, gc=False):
     """Some users in one call."""
 
     call: Call
@@ -43,7 +43,7 @@ class CallPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.call.settle(users, verdict, receipt)
 
 
-class BatchPart(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
+class BatchPart(GuardedValue, frozen=True, eq=False, gc=False):
     """One request's content: calls or call parts, and the attempts of the larger parts it was split from."""
 
     units: Sequence[Call | CallPart]

@@ -9,11 +9,11 @@ import msgspec
 
 from pushsdk._core.batching import FRAME
 from pushsdk._core.body import EncodedIds, decode_user_ids, encode_texts, push_body
-from pushsdk._core.outcome import Attempt, Guarded
+from pushsdk._core.outcome import Attempt, GuardedValue
 from pushsdk._core.user_states import UserStatus
 
 
-class Chunk(Guarded, msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Chunk(GuardedValue, frozen=True, array_like=True, gc=False):
     """One request in a plan. Its boundaries never change."""
 
     users: Annotated[int, msgspec.Meta(ge=1, le=2**32)]
@@ -26,7 +26,7 @@ class Chunk(Guarded, msgspec.Struct, frozen=True, array_like=True, gc=False):
         return decode_user_ids(self.ids)
 
 
-class Header(Guarded, msgspec.Struct, frozen=True, kw_only=True):
+class Header(GuardedValue, frozen=True, kw_only=True):
     """Run identity: stored with the plan and compared on resume. Contains no Api-Key."""
 
     kind: Literal["broadcast", "each"]
@@ -76,10 +76,10 @@ MOST_ANSWERS = 20  # different answers that a run keeps
 ANOTHER_TEXT = "another text"  # stands for the texts that are not kept
 
 
-class Notes(Guarded, msgspec.Struct, frozen=True):
+class Notes(GuardedValue, frozen=True):
     """Facts about how a run is sent, for its reports: the requests do not depend on these facts."""
 
-    answers: dict[str, int] = {}
+    answers: dict[str, int] = {}  # noqa: RUF012 - each Struct gets a copy
     """Counts of the answers to requests that were not accepted, by status and text, which may name users."""
     ended: float | None = None
     """Seconds since the epoch; None while a process sends, and if the last process was killed."""
@@ -91,7 +91,7 @@ Event = tuple[int, int, UserStatus]
 """One change in the log: the plan's users ``start`` to ``stop`` - 1 have this status from now on."""
 
 
-class ChunkRequest(Guarded, msgspec.Struct, frozen=True, eq=False, gc=False):
+class ChunkRequest(GuardedValue, frozen=True, eq=False, gc=False):
     """One request: its users and its bytes. Split by ``_core.splitting.Splitter``, one unit per user."""
 
     positions: UserRange

@@ -15,7 +15,7 @@ from pushsdk._core.errors import ValidationError
 from pushsdk._core.idempotency import KEY_BYTES, Payload, digest_of, encoded_key, fingerprint_of
 from pushsdk._core.kinds import Rule, check
 from pushsdk._core.models import MobilePush
-from pushsdk._core.outcome import Guarded
+from pushsdk._core.outcome import Guarded, GuardedValue
 from pushsdk._core.placeholders import fill
 from pushsdk._core.words import rule_and_path
 
@@ -54,7 +54,7 @@ class PlanRow(Guarded, msgspec.Struct):
     fields: list[str] = []
 
 
-class PreparedChunk(Guarded, msgspec.Struct, frozen=True):
+class PreparedChunk(GuardedValue, frozen=True):
     """One plan row: users with one claim, sent in one request or in one request each."""
 
     name: str

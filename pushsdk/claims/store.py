@@ -6,11 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, NoReturn, Self
 
-import msgspec
-
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import Rule, check_seconds
-from pushsdk._core.outcome import Guarded
+from pushsdk._core.outcome import GuardedValue
 from pushsdk._io.forks import ProcessGuard
 
 logger: logging.Logger = logging.getLogger("pushsdk")
@@ -30,7 +28,7 @@ PAGE = 1000
 CLOSED = "the claim store is closed: close the client first, then the store"
 
 
-class Claim(Guarded, msgspec.Struct, frozen=True, gc=False):
+class Claim(GuardedValue, frozen=True, gc=False):
     """A stored claim: the ``token`` of its last writer, and its ``record``, JSON that no store reads."""
 
     token: str
@@ -41,7 +39,7 @@ Stored = list[Claim | None]
 """The stored claim for each key, None if there is none."""
 
 
-class Put(Guarded, msgspec.Struct, frozen=True, gc=False):
+class Put(GuardedValue, frozen=True, gc=False):
     """A conditional write: store ``claim`` unless ``key`` has a claim whose token is neither equal nor ``expected``."""
 
     key: str

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from pushsdk._core.address import check_base_url, check_key, check_proxy
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import Count, Duration, PerSecond, Rule, check
-from pushsdk._core.outcome import Guarded
+from pushsdk._core.outcome import GuardedValue
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.secret import Secret, sealed
 from pushsdk._core.words import near_word
@@ -69,7 +68,7 @@ _NO_URL = (
 )
 
 
-class SettingValue(Guarded, Struct, frozen=True):
+class SettingValue(GuardedValue, frozen=True):
     """A value and its source, for example ``--timeout``, ``PUSHSDK_TIMEOUT`` or ``config.toml: timeout``."""
 
     value: Any

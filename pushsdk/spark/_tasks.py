@@ -14,7 +14,7 @@ import msgspec
 from pushsdk._core.body import encode_user_ids
 from pushsdk._core.damage import damage_of
 from pushsdk._core.errors import ConfigurationError, MessageWarning
-from pushsdk._core.outcome import Guarded
+from pushsdk._core.outcome import GuardedValue
 from pushsdk.spark._folder import counted, has_sentinel
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def cut_partition(plan: Path, max_users: int, batches: "Iterable[pa.RecordBatch]
     return cut(batches, max_users=max_users, prefix=f"{_task_number():05}-")
 
 
-class SendPartition(Guarded, msgspec.Struct, frozen=True):
+class SendPartition(GuardedValue, frozen=True):
     """The function that sends the chunks in a partition, for ``mapInArrow``."""
 
     outcomes: str

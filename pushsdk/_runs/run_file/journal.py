@@ -18,7 +18,7 @@ import msgspec
 
 from pushsdk._core.decisions import IN_FLIGHT, OUTCOMES, reason_of
 from pushsdk._core.errors import RunFileError, RunPlanError
-from pushsdk._core.outcome import Guarded, Outcome
+from pushsdk._core.outcome import GuardedValue, Outcome
 from pushsdk._core.user_states import UserState, UserStates
 from pushsdk._runs.plan import Chunk, Event, Header, Notes, StopReason, UserRange
 from pushsdk._runs.run_file.file import Connection, RunFile, RunFilePath, run_file_error
@@ -44,7 +44,7 @@ IN_DOUBT = frozenset({UserState.UNKNOWN, UserState.CLAIMED})
 T = TypeVar("T")
 
 
-class Row(Guarded, msgspec.Struct, frozen=True, gc=False):
+class Row(GuardedValue, frozen=True, gc=False):
     """One planned user: the columns in every report."""
 
     user_id: str
