@@ -51,6 +51,9 @@ class SqlQuery(DuckdbSource):
         def noted(node: Json) -> Json:
             if node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION"):
                 tables.append(node)
+            # A common table expression: its name would be read as the file's.
+            if "." in node.get("key", ""):
+                raise ValidationError("the query: a name in WITH or REPLACE has a dot, so it may be a file's: write another")
             return node
 
         with connection() as db, duckdb_errors(self._name):

@@ -260,6 +260,7 @@ def test_sql_that_is_not_one_select_is_an_error_at_once(sql, tmp_path, monkeypat
         ("SELECT * FROM text", "the query: Catalog Error: Table with name text does not exist!"),
         ("SELECT 1 FROM 's3://bucket/users.parquet'", "only local files are read, download it first"),
         (f"SELECT 1{'+ 1' * 500}", "the query: it has too many nested terms"),
+        ('WITH "u.csv" AS (SELECT 1 AS user_id) FROM "u.csv"', "the query: a name in WITH or REPLACE has a dot"),
         ("FROM 'nobody.parquet'", "the query: IO Error: No files found that match"),
         ('SELECT "a\x1b[2J" FROM range(1)', "a?[2J"),
         (f"SELECT {'x' * 1000} FROM range(1)", "..."),
