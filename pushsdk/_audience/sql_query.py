@@ -53,7 +53,7 @@ class SqlQuery(DuckdbSource):
                 tables.append(node)
             # A common table expression: its name would be read as the file's.
             if "." in node.get("key", ""):
-                raise ValidationError("the query: a name in WITH or REPLACE has a dot, so it may be a file's: write another")
+                raise ValidationError("the query: a name in WITH or REPLACE has a dot, as a file's has: write another")
             return node
 
         with connection() as db, duckdb_errors(self._name):
