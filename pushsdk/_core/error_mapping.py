@@ -8,8 +8,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pushsdk._core import errors
 from pushsdk._core.error_texts import Facts, Parts
+from pushsdk._core.errors import (
+    AuthenticationError,
+    ClientClosedError,
+    NotSentError,
+    OutcomeUnknownError,
+    PartialError,
+    PayloadTooLargeError,
+    PushError,
+    QueueFullError,
+    RateLimitedError,
+    RejectedError,
+)
 from pushsdk._core.operations import Target
 from pushsdk._core.outcome import Attempt, Failure, Outcome, Verdict, attempts_of, is_retryable
 from pushsdk._core.policy import Options
@@ -17,16 +28,16 @@ from pushsdk._core.results import Receipt
 
 Verdicts = Sequence[tuple[tuple[str, ...], Verdict]]
 """Verdicts on the parts of a call, each after its users."""
-_REJECTIONS: dict[int, type[errors.RejectedError]] = {
-    401: errors.AuthenticationError,
-    403: errors.AuthenticationError,
-    413: errors.PayloadTooLargeError,
-    429: errors.RateLimitedError,
+_REJECTIONS: dict[int, type[RejectedError]] = {
+    401: AuthenticationError,
+    403: AuthenticationError,
+    413: PayloadTooLargeError,
+    429: RateLimitedError,
 }
-_NOT_SENT: dict[Failure | None, type[errors.NotSentError]] = {
-    Failure.CLOSED: errors.ClientClosedError,
-    Failure.SESSION: errors.ClientClosedError,
-    Failure.QUEUE_FULL: errors.QueueFullError,
+_NOT_SENT: dict[Failure | None, type[NotSentError]] = {
+    Failure.CLOSED: ClientClosedError,
+    Failure.SESSION: ClientClosedError,
+    Failure.QUEUE_FULL: QueueFullError,
 }
 
 
@@ -39,7 +50,7 @@ def error_for(
     external_id: str | None = None,
     requests: Sequence[Verdict] = (),
     look: str = "",
-) -> errors.PushError:
+) -> PushError:
     """Return the error for a verdict that is not ACCEPTED. ``requests``: the verdicts joined into this one.
 
     ``look`` says how to look at the claim of a call with an idempotency key.
@@ -51,26 +62,26 @@ def error_for(
     decisive = verdict.decisive
     error = _kind_of(verdict, decisive)(facts, attempts=verdict.attempts, user_ids=user_ids)
     error.retryable = any(map(is_retryable, requests))
-    if isinstance(error, errors.OutcomeUnknownError):
+    if isinstance(error, OutcomeUnknownError):
         error.external_id = external_id
-    if isinstance(error, errors.NotSentError):
+    if isinstance(error, NotSentError):
         error.retry_after = verdict.retry_after
     if decisive is not None:
         set_answer(error, decisive)
-        if isinstance(error, errors.RateLimitedError):
+        if isinstance(error, RateLimitedError):
             error.retry_after = decisive.retry_after
         if verdict.error is not None and decisive is verdict.attempts[-1]:
             error.__cause__ = verdict.error
     return error
 
 
-def _kind_of(verdict: Verdict, decisive: Attempt | None) -> type[errors.PushError]:
+def _kind_of(verdict: Verdict, decisive: Attempt | None) -> type[PushError]:
     if verdict.outcome is Outcome.UNKNOWN:
-        return errors.OutcomeUnknownError
+        return OutcomeUnknownError
     if verdict.outcome is Outcome.NOT_SENT or decisive is None:
-        return _NOT_SENT.get(verdict.failure, errors.NotSentError)
+        return _NOT_SENT.get(verdict.failure, NotSentError)
     is_throttled = decisive.retry_after is not None and decisive.retryable
-    return errors.RateLimitedError if is_throttled else _REJECTIONS.get(decisive.status or 0, errors.RejectedError)
+    return RateLimitedError if is_throttled else _REJECTIONS.get(decisive.status or 0, RejectedError)
 
 
 def conclude(
@@ -104,15 +115,15 @@ def conclude(
     raise error_for(whole, target=target, options=options, user_ids=users, requests=requests, look=look)
 
 
-def set_answer(error: errors.PushError, source: Attempt | errors.PushError) -> None:
+def set_answer(error: PushError, source: Attempt | PushError) -> None:
     """Give the error the service's answer, if any, in this attempt or other error."""
     if source.status is not None:
         error.status, error.headers, error.body = source.status, source.headers, source.body
 
 
-def closed_error() -> errors.ClientClosedError:
+def closed_error() -> ClientClosedError:
     """Return the error for a call on a client that was closed before."""
-    error = errors.ClientClosedError(
+    error = ClientClosedError(
         "the client is closed, and with it each client from its with_options: finish all calls inside its `with` "
         "block, or make a new client"
     )
@@ -127,7 +138,7 @@ def partial_error(
     target: Target | None = None,
     *,
     is_keyed: bool = False,
-) -> errors.PartialError:
+) -> PartialError:
     """Return the error for a call whose users have different outcomes. ``users`` is the order of ``outcomes``.
 
     ``is_keyed``: a retry sends only to users that no earlier call has reached.
@@ -137,7 +148,7 @@ def partial_error(
     worst = max(counts, key=_FROM_BEST_TO_WORST.index)
     cause, number = _most_frequent([part for part in parts if part[1].outcome is worst], target)
     is_repeatable = is_keyed or {Outcome.ACCEPTED, Outcome.UNKNOWN}.isdisjoint(counts)
-    error = errors.PartialError(
+    error = PartialError(
         Parts(dict(counts), None if cause is None else cause.args[0], number, is_repeatable),
         outcome=worst,
         attempts=attempts_of(parts),
@@ -157,7 +168,7 @@ def _in_order(users: Sequence[str], parts: Verdicts) -> dict[str, Outcome]:
     return {user: unordered[user] for user in users} | unordered
 
 
-def _set_retry(error: errors.PartialError, verdicts: Sequence[Verdict], *, is_allowed: bool) -> None:
+def _set_retry(error: PartialError, verdicts: Sequence[Verdict], *, is_allowed: bool) -> None:
     """Say if the call may be retried, and when. ``verdicts``: those that may succeed later."""
     error.retryable = bool(verdicts) and is_allowed
     error.retry_after = max((v.retry_after for v in verdicts if v.retry_after is not None), default=None)
@@ -166,7 +177,7 @@ def _set_retry(error: errors.PartialError, verdicts: Sequence[Verdict], *, is_al
 _FROM_BEST_TO_WORST = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.NOT_SENT, Outcome.UNKNOWN)
 
 
-def _most_frequent(parts: Verdicts, target: Target | None) -> tuple[errors.PushError | None, int]:
+def _most_frequent(parts: Verdicts, target: Target | None) -> tuple[PushError | None, int]:
     """Return an error with the status or failure that most users have, and how many. A recorded one has no attempts."""
     users: Counter[object] = Counter()
     examples: dict[object, Verdict] = {}
@@ -181,17 +192,17 @@ def _most_frequent(parts: Verdicts, target: Target | None) -> tuple[errors.PushE
     return None, 0
 
 
-def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...], look: str) -> errors.PushError:
+def recorded_error(verdict: Verdict, *, user_ids: tuple[str, ...], look: str) -> PushError:
     """Return the error for a call that sent nothing: another call with its idempotency key had the verdict."""
     if verdict.outcome is Outcome.UNKNOWN:
-        return errors.OutcomeUnknownError(
+        return OutcomeUnknownError(
             "outcome unknown: an earlier call with this idempotency_key ended without a known outcome (its process "
             f"died or its answer was lost, unless the machines' clocks differ); this call sent nothing; {look}; see: "
             "pushsdk docs idempotency#claims-of-dead-processes",
             user_ids=user_ids,
         )
     status = verdict.status or 0
-    error = _REJECTIONS.get(status, errors.RejectedError)(
+    error = _REJECTIONS.get(status, RejectedError)(
         f"rejected: HTTP {status}, as an earlier delivery with this idempotency_key was; this call sent nothing",
         user_ids=user_ids,
     )

@@ -11,10 +11,19 @@ from typing import Any
 
 import msgspec
 
-from pushsdk._core import models
 from pushsdk._core.errors import ValidationError
 from pushsdk._core.hints import near_name
-from pushsdk._core.models import Model
+from pushsdk._core.models import (
+    ActionButton,
+    ActionCategory,
+    ActionComponent,
+    CampaignRequest,
+    MobilePush,
+    Model,
+    PushRequest,
+    Schedule,
+    Segment,
+)
 from pushsdk._core.paths import Path, show_path
 from pushsdk._core.placeholders import TEXTS, malformed_placeholder
 from pushsdk._core.values import plain, typed
@@ -58,31 +67,31 @@ class LintRule(msgspec.Struct, frozen=True):
 
 
 CHILDREN: Mapping[type[Model], Mapping[str, type[Model]]] = {
-    models.CampaignRequest: {
-        "segment": models.Segment,
-        "schedule": models.Schedule,
-        "message": models.MobilePush,
+    CampaignRequest: {
+        "segment": Segment,
+        "schedule": Schedule,
+        "message": MobilePush,
     },
-    models.PushRequest: {"message": models.MobilePush},
-    models.MobilePush: {
-        "androidActionButtons": models.ActionButton,
-        "actionCategory": models.ActionCategory,
+    PushRequest: {"message": MobilePush},
+    MobilePush: {
+        "androidActionButtons": ActionButton,
+        "actionCategory": ActionCategory,
     },
-    models.ActionCategory: {"actionComponents": models.ActionComponent},
+    ActionCategory: {"actionComponents": ActionComponent},
 }
 
 # Each enumerated field's only value in the interface document.
 SHOWN: Mapping[tuple[type[Model], str], str] = {
-    (models.Schedule, "type"): "START_NOW",
-    (models.MobilePush, "type"): "MOBILE_PUSH",
-    (models.MobilePush, "action"): "DEFAULT",
-    (models.MobilePush, "priority"): "NORMAL",
-    (models.MobilePush, "mediaType"): "IMAGE",
-    (models.MobilePush, "interruptionLevel"): "PASSIVE",
-    (models.MobilePush, "relevanceScore"): "SCORE_MAX",
-    (models.ActionButton, "clickAction"): "DEEP_LINKING",
-    (models.ActionComponent, "clickAction"): "DEEP_LINKING",
-    (models.ActionCategory, "type"): "PREDEFINED_CATEGORY",
+    (Schedule, "type"): "START_NOW",
+    (MobilePush, "type"): "MOBILE_PUSH",
+    (MobilePush, "action"): "DEFAULT",
+    (MobilePush, "priority"): "NORMAL",
+    (MobilePush, "mediaType"): "IMAGE",
+    (MobilePush, "interruptionLevel"): "PASSIVE",
+    (MobilePush, "relevanceScore"): "SCORE_MAX",
+    (ActionButton, "clickAction"): "DEEP_LINKING",
+    (ActionComponent, "clickAction"): "DEEP_LINKING",
+    (ActionCategory, "type"): "PREDEFINED_CATEGORY",
 }
 
 # Fields for one platform, by name or by a note in the interface document.
@@ -100,7 +109,7 @@ PLATFORM = {
 # "About FCM messages").
 MAX_PAYLOAD = 4096
 
-_MESSAGE_FIELDS = frozenset(models.MobilePush.__struct_encode_fields__)
+_MESSAGE_FIELDS = frozenset(MobilePush.__struct_encode_fields__)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -114,7 +123,7 @@ def lint(subject: Model | Mapping[str, Any]) -> list[Problem]:
         raise ValidationError(f"lint takes a message, a campaign or a mapping; got {kind_of(subject)}")
     model = type(subject) if isinstance(subject, Model) else _model_of(subject)
     # Same path as in a ValidationError: a message alone is shown as part of its request.
-    path = ("message",) if issubclass(model, models.MobilePush) else ()
+    path = ("message",) if issubclass(model, MobilePush) else ()
     try:
         typed(value := plain(subject, path), model, path)
     except ValidationError as error:
@@ -150,7 +159,7 @@ def _checks(model: type[Model], names: tuple[str, ...], only_warned: bool) -> li
 
 def _model_of(subject: Mapping[Any, Any]) -> type[Model]:
     names = {fold(name) for name in subject if isinstance(name, str)}
-    candidates: tuple[type[Model], ...] = (models.MobilePush, models.CampaignRequest, models.PushRequest)
+    candidates: tuple[type[Model], ...] = (MobilePush, CampaignRequest, PushRequest)
     return max(candidates, key=lambda model: len(names.intersection(map(fold, model.__struct_encode_fields__))))
 
 
@@ -184,9 +193,9 @@ def _listed(languages: Iterable[str]) -> str:
 
 # Where other resources' fields belong.
 _ELSEWHERE = {
-    (models.MobilePush, "customFields"): "it belongs beside the message: send(..., custom_fields=...)",
-    (models.CampaignRequest, "userIds"): "a campaign has no users: its segment chooses them",
-    (models.CampaignRequest, "customFields"): "a campaign has none",
+    (MobilePush, "customFields"): "it belongs beside the message: send(..., custom_fields=...)",
+    (CampaignRequest, "userIds"): "a campaign has no users: its segment chooses them",
+    (CampaignRequest, "customFields"): "a campaign has none",
 }
 
 
@@ -312,25 +321,25 @@ RULES: tuple[LintRule, ...] = (
     LintRule("unknown-field", Model, _unknown_field, (_UNKNOWN,), is_warned=False),
     *(LintRule("near-value", model, _near(shown), (name,)) for (model, name), shown in SHOWN.items()),
     LintRule("relative-url", Model, _relative, _URLS, is_warned=False),
-    LintRule("relative-image", models.MobilePush, _relative, _MEDIA),
+    LintRule("relative-image", MobilePush, _relative, _MEDIA),
     LintRule("negative-number", Model, _negative, ("ttl", "badgeCount", "startTs")),
-    LintRule("no-platform", models.MobilePush, _no_platform),
-    LintRule("platform-off", models.MobilePush, _platform_off, is_warned=False),
-    LintRule("language-code", models.MobilePush, _not_a_code, TEXTS),
-    LintRule("no-text", models.MobilePush, _no_text),
-    LintRule("too-large", models.MobilePush, _too_large),
-    LintRule("languages-differ", models.MobilePush, _languages_differ, is_warned=False),
-    LintRule("subtitle-language", models.MobilePush, _subtitle_language, is_warned=False),
-    LintRule("malformed-placeholder", models.MobilePush, _malformed_placeholder, TEXTS),
-    LintRule("no-label", models.ActionButton, _missing("label", "the button has no text"), is_warned=False),
+    LintRule("no-platform", MobilePush, _no_platform),
+    LintRule("platform-off", MobilePush, _platform_off, is_warned=False),
+    LintRule("language-code", MobilePush, _not_a_code, TEXTS),
+    LintRule("no-text", MobilePush, _no_text),
+    LintRule("too-large", MobilePush, _too_large),
+    LintRule("languages-differ", MobilePush, _languages_differ, is_warned=False),
+    LintRule("subtitle-language", MobilePush, _subtitle_language, is_warned=False),
+    LintRule("malformed-placeholder", MobilePush, _malformed_placeholder, TEXTS),
+    LintRule("no-label", ActionButton, _missing("label", "the button has no text"), is_warned=False),
     LintRule(
         "no-external-id",
-        models.CampaignRequest,
+        CampaignRequest,
         _missing("externalId", "if UNKNOWN, it can't be looked up"),
         is_warned=False,
     ),
-    LintRule("no-segment", models.CampaignRequest, _missing("segment", "the campaign has no audience")),
-    LintRule("no-message", models.CampaignRequest, _missing("message", "the campaign has nothing to send")),
+    LintRule("no-segment", CampaignRequest, _missing("segment", "the campaign has no audience")),
+    LintRule("no-message", CampaignRequest, _missing("message", "the campaign has nothing to send")),
 )
 
 
@@ -341,8 +350,8 @@ def _plain_message() -> Callable[[bytes], re.Match[bytes] | None]:
     It is known to be valid, with its fields in order. So few choices are left, each of which takes time.
     """
     checked = {name for rule in RULES if rule.is_warned for name in rule.fields if name}
-    unchecked = "|".join(_MESSAGE_FIELDS - checked - CHILDREN[models.MobilePush].keys())
-    shown = "|".join(f'"{name}":"{value}"' for (model, name), value in SHOWN.items() if model is models.MobilePush)
+    unchecked = "|".join(_MESSAGE_FIELDS - checked - CHILDREN[MobilePush].keys())
+    shown = "|".join(f'"{name}":"{value}"' for (model, name), value in SHOWN.items() if model is MobilePush)
     text = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
     code = r'"[A-Za-z]{2,3}+(?:"|(?:[_-][A-Za-z0-9]{1,8})++"):"'
     # A letter, or a sign that is not white space: one is enough for all texts. Then no braces.

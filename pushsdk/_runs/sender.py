@@ -14,9 +14,20 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pushsdk._core import decisions
 from pushsdk._core.body import EncodedIds
-from pushsdk._core.decisions import OUTCOMES, REFUSED, TOO_LARGE, decide, stop_reason
+from pushsdk._core.decisions import (
+    LEAVE,
+    OUTCOMES,
+    REFUSED,
+    RESEND,
+    SETTLE,
+    SPLIT,
+    STOP,
+    TOO_LARGE,
+    Step,
+    decide,
+    stop_reason,
+)
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Failure, Outcome, Verdict, mutable, verdict_of
 from pushsdk._core.policy import Options
@@ -92,7 +103,7 @@ class ChunkAttempt(ClaimedRequest, eq=False, gc=False):
 
 _PENDING, _UNKNOWN = UserStatus(UserState.PENDING), UserStatus(UserState.UNKNOWN)
 # After these steps the request, as a whole, is not sent again.
-_FINAL = frozenset({decisions.SETTLE, decisions.SPLIT, decisions.LEAVE})
+_FINAL = frozenset({SETTLE, SPLIT, LEAVE})
 
 
 class ChunkSender:
@@ -222,10 +233,10 @@ class ChunkSender:
         is_settled = splitter.report(part, verdict)
         if verdict.outcome is REJECTED and verdict.status in self.split_on:
             step, status = decide(verdict, split_on=frozenset() if is_settled else self.split_on)
-            if step is decisions.SETTLE:
+            if step is SETTLE:
                 self.log.settle(part.positions, status)
             self.count(part.users, status)
-            if step is decisions.LEAVE:
+            if step is LEAVE:
                 self._leave(verdict)
         if not is_settled:
             self.engine.sender.counters.splits += 1
@@ -245,25 +256,25 @@ class ChunkSender:
                 break
             may_resend = self._resends and resends < MAX_RESENDS
             step, status = decide(verdict, in_doubt=in_doubt, may_resend=may_resend, split_on=self.split_on)
-            if step is not decisions.SPLIT:
-                self.count(attempt.users, status, final=step is decisions.SETTLE)
+            if step is not SPLIT:
+                self.count(attempt.users, status, final=step is SETTLE)
             if step in _FINAL:
                 return self._concluded(step, status, verdict)
             tries += 1
             if not await self._wait(step, tries, verdict):
                 break
-            is_resend = step is decisions.RESEND
+            is_resend = step is RESEND
             resends += is_resend
             attempt = self.attempt(chunk, in_doubt=in_doubt or is_resend)
         if status.state is _UNKNOWN.state:
             self.engine.sender.counters.users[Outcome.UNKNOWN] += chunk.users
         return None
 
-    def _concluded(self, step: decisions.Step, status: UserStatus, verdict: Verdict) -> Verdict:
+    def _concluded(self, step: Step, status: UserStatus, verdict: Verdict) -> Verdict:
         """Return the final verdict on a request."""
-        if step is decisions.LEAVE:
+        if step is LEAVE:
             self._leave(verdict)
-        elif step is decisions.SETTLE and status.state is _UNKNOWN.state:
+        elif step is SETTLE and status.state is _UNKNOWN.state:
             # Perhaps rejected, but an earlier attempt was UNKNOWN: the caller must not split the request.
             return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN)
         return verdict
@@ -340,9 +351,9 @@ class ChunkSender:
                 return True
         return False
 
-    async def _wait(self, step: decisions.Step, tries: int, verdict: Verdict) -> bool:
+    async def _wait(self, step: Step, tries: int, verdict: Verdict) -> bool:
         """Wait after a failure. Return False if the sending stops first, or if the step is STOP."""
-        if step is decisions.STOP:
+        if step is STOP:
             self._stop_for(verdict)
         if not self.stopping.may_begin():
             return False

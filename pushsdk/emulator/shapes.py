@@ -15,7 +15,6 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core import models
 from pushsdk._core.lint import SHOWN, LintNode, lint, nodes
 from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest
 from pushsdk._core.paths import show_path
@@ -88,7 +87,7 @@ def is_large(body: bytes) -> bool:
 
 def check_strictly(endpoint: str, body: bytes) -> None:
     """Raise `Unreadable` for a request that strict refuses; the text contains the path, never a value."""
-    model = models.PushRequest if endpoint == "push" else models.CampaignRequest
+    model = PushRequest if endpoint == "push" else CampaignRequest
     if is_large(body):
         raise Unreadable(f"over {LARGE} bytes beside the users, which is more than devices accept - at `$`")
     value = _read(msgspec.json.Decoder(), body)

@@ -271,7 +271,7 @@ def test_damaged_ids_are_refused(broadcast, command, service, folder, monkeypatc
 def test_status_watches_a_run_until_it_ends(broadcast, command, service, monkeypatch):
     assert broadcast().code == 0
     reports = [msgspec.structs.replace(read_report("spring.run"), in_use=in_use) for in_use in (True, True, False)]
-    monkeypatch.setattr(runs.pushsdk, "read_report", lambda run: reports.pop(0))
+    monkeypatch.setattr(runs, "read_report", lambda run: reports.pop(0))
     monkeypatch.setattr(runs, "_WATCH_INTERVAL", 0.0)
     assert "accepted  3\n" in command("status spring.run --watch").out
     assert reports == []

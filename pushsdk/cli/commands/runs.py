@@ -21,7 +21,22 @@ import msgspec
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-import pushsdk
+from pushsdk import (
+    AsyncPushClient,
+    Batching,
+    BroadcastReport,
+    Limits,
+    MessageWarning,
+    Outcome,
+    Personalized,
+    PushError,
+    RetryPolicy,
+    Row,
+    RunFileError,
+    RunPlanError,
+    StopPolicy,
+    read_report,
+)
 from pushsdk._audience.audience import EXCLUDING, Audience
 from pushsdk._core import wire
 from pushsdk._core.body import encode_user_ids, push_body
@@ -78,11 +93,11 @@ class Job(NamedTuple):
     audience: Audience
     message: Mapping[str, Any]
     fields: Any
-    requests: pushsdk.Personalized | None
+    requests: Personalized | None
     dedupe: bool
 
 
-Start = Callable[[pushsdk.AsyncPushClient, dict[str, Any]], Awaitable[pushsdk.BroadcastReport]]
+Start = Callable[[AsyncPushClient, dict[str, Any]], Awaitable[BroadcastReport]]
 """A function that starts the run with a client and the options for every run."""
 
 
@@ -110,9 +125,7 @@ class BroadcastOptions(MessageOptions):
             audience = Audience.query(utf8(self.query), primary_key=self.primary_key)
         else:
             audience = open_users(str(source), self.primary_key)
-        excluded = [
-            name if has_users(name) else pushsdk.read_report(name).pushed() for name in map(_dated, self.exclude)
-        ]
+        excluded = [name if has_users(name) else read_report(name).pushed() for name in map(_dated, self.exclude)]
         return audience.exclude(*excluded, primary_key=self.primary_key)
 
     def job(self, source: str | None) -> Job:
@@ -157,11 +170,11 @@ class ResumeOptions:
 
     def run_options(self) -> dict[str, Any]:
         """Return the run options, for the client."""
-        policy = pushsdk.StopPolicy(rejected=self.max_rejected, unknown=self.max_unknown, max_outage=self.max_outage)
+        policy = StopPolicy(rejected=self.max_rejected, unknown=self.max_unknown, max_outage=self.max_outage)
         if self.no_stop_policy:
-            if policy != pushsdk.StopPolicy():
+            if policy != StopPolicy():
                 raise usage_error("--no-stop-policy can't be used with --max-rejected, --max-unknown or --max-outage")
-            policy = pushsdk.StopPolicy.off()
+            policy = StopPolicy.off()
         return {
             "on_unknown": self.on_unknown,
             "limit": self.limit,
@@ -174,7 +187,7 @@ class ResumeOptions:
         """Return how many of these users the command sends to."""
         return min(users, self.limit or users)
 
-    def users_left(self, result: pushsdk.BroadcastReport) -> int:
+    def users_left(self, result: BroadcastReport) -> int:
         """Return how many users the command still sends to."""
         return self.limited(result.not_sent + (result.unknown if self.on_unknown == "resend" else 0))
 
@@ -269,7 +282,7 @@ class _Counts:
 
 def _counted(job: Job, settings: Any) -> _Counts:
     """Plan a run without a file. Warn about damaged ids, which is an error without --force."""
-    batching = pushsdk.Batching()
+    batching = Batching()
     encoded, custom_fields = wire.encode_content(job.message, job.fields, warn=False)
     header = Header(
         kind="each" if job.requests else "broadcast",
@@ -332,8 +345,8 @@ def broadcast(
         _print_dry_run(_counted(job, settings), audience, settings["base_url"], json=options.json)
         return Exit.DONE
     try:
-        users = options.users_left(pushsdk.read_report(run))
-    except pushsdk.PushError:  # a new run
+        users = options.users_left(read_report(run))
+    except PushError:  # a new run
         users = None
 
     def target() -> str:
@@ -344,7 +357,7 @@ def broadcast(
         number = options.limited(_counted(job._replace(requests=None), settings).users)
         return f"{count(number)}{_in_requests(number, each=bool(requests))}"
 
-    async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
+    async def start(client: AsyncPushClient, run_options: dict[str, Any]) -> BroadcastReport:
         run_options["run"] = run / PLAN if "parts" in run_options else run
         if requests:
             return await client.send_each(requests, **run_options)
@@ -376,16 +389,16 @@ def _tell_unlisted(users: int) -> None:
 
 def _in_requests(users: int, *, each: bool = False) -> str:
     """Return the request count for these users: full ones, or one for each user."""
-    return f" in {count(users if each else -(-users // pushsdk.Batching().max_users), 'request')}"
+    return f" in {count(users if each else -(-users // Batching().max_users), 'request')}"
 
 
 def resume(
     run: RunFile, /, *, options: ResumeOptions = ResumeOptions(), service: ServiceOptions = ServiceOptions()
 ) -> int:
-    result = pushsdk.read_report(run)
+    result = read_report(run)
     users = options.users_left(result)
 
-    async def start(client: pushsdk.AsyncPushClient, run_options: dict[str, Any]) -> pushsdk.BroadcastReport:
+    async def start(client: AsyncPushClient, run_options: dict[str, Any]) -> BroadcastReport:
         return await client.resume(_plan_of(run), **run_options)
 
     action = f"Push{quoted(result.title)} to {count(users, 'more user')} of {run}{_in_requests(users)}"
@@ -406,7 +419,7 @@ def _send_run(
     ``users`` is the number of users left, None if unknown; ``action`` begins the question.
     """
     # The first is named below, and the others were told before the question.
-    warnings.filterwarnings("ignore", "nothing was sent|the (message|audience) has", pushsdk.MessageWarning)
+    warnings.filterwarnings("ignore", "nothing was sent|the (message|audience) has", MessageWarning)
     command = command_line(["resume", run], {"processes": options.processes or False, **given})
     settings = _without_retry(settings)
     with _in_processes(start, run, options, settings, users) as begin:
@@ -414,10 +427,10 @@ def _send_run(
         if users != 0:
             confirm(action, settings, yes=options.yes)
             mode = options.progress
-        sending = _send(pushsdk.AsyncPushClient(**settings), begin, options.run_options(), mode, command)
+        sending = _send(AsyncPushClient(**settings), begin, options.run_options(), mode, command)
         try:
             result, interrupted = asyncio.run(sending) or (_report_of_cancelled(run), True)
-        except pushsdk.RunPlanError as error:
+        except RunPlanError as error:
             excluded = f", unless you --exclude {run}"
             raise usage_error(text_of(error, resume=command, earlier_run=excluded)) from None
     _print_counts(result, json=options.json, left=users)
@@ -430,13 +443,13 @@ def _send_run(
     return _exit_code(result, interrupted=interrupted)
 
 
-def _tell_complete(result: pushsdk.BroadcastReport) -> None:
+def _tell_complete(result: BroadcastReport) -> None:
     """Say that the run was complete before."""
     again = "" if result.unknown else "; to push again, pass a new --run"
     warn(f"nothing was sent: an earlier command completed this run{again}")
 
 
-def _remove_empty(result: pushsdk.BroadcastReport, run: Path) -> None:
+def _remove_empty(result: BroadcastReport, run: Path) -> None:
     """Remove a run that has no user, and raise a usage error: the file would only refuse the next try."""
     if result.planned or result.stopped:
         return
@@ -460,20 +473,20 @@ def _in_processes(
         return
     _check_folder(run)
     processes = options.processes or 1
-    limits = settings["limits"] or pushsdk.Limits()
+    limits = settings["limits"] or Limits()
     # One process counts a limit exactly, and does not go on if it is killed.
     most = 1 if options.limit else min(processes, limits.in_flight or processes)
     with waiting_processes(0 if users == 0 else most) as children:
 
-        async def begin(client: pushsdk.AsyncPushClient, given: dict[str, Any]) -> pushsdk.BroadcastReport:
+        async def begin(client: AsyncPushClient, given: dict[str, Any]) -> BroadcastReport:
             with suppress(OSError):  # the error of the file in it says more
                 run.mkdir(0o700)  # noqa: ASYNC240 - before anything is sent
             send = partial(_send_parts, run, settings, children, **given)
             result = await start(client, {**given, "parts": _FILES_PER_PROCESS * processes, "send_parts": send})
             if not result.seconds:  # the planning was stopped
-                with suppress(pushsdk.RunFileError):  # the plan is incomplete
+                with suppress(RunFileError):  # the plan is incomplete
                     return msgspec.structs.replace(
-                        pushsdk.read_report(run), stopped=result.stopped, stopped_by=result.stopped_by
+                        read_report(run), stopped=result.stopped, stopped_by=result.stopped_by
                     )
             return result
 
@@ -500,10 +513,10 @@ async def _send_parts(
     on_progress: Any,
     stop: Any,
     **given: Any,
-) -> pushsdk.BroadcastReport:
+) -> BroadcastReport:
     """Have the run files sent by child processes, in which the plan was split."""
     started = time.monotonic()
-    files = [*map(pushsdk.read_report, planned_files(run, plan.users and plan.header.parts))]
+    files = [*map(read_report, planned_files(run, plan.users and plan.header.parts))]
     code = (
         await send_folder(children, files, settings, given, on_progress, lambda: stop.is_set() or plan.stop_asked())
         if files
@@ -511,7 +524,7 @@ async def _send_parts(
     )
     if code > Exit.INCOMPLETE and not stop.is_set():
         raise CommandError("a process failed: see its error above", Exit(code))
-    result = pushsdk.read_report(run)
+    result = read_report(run)
     if asked := plan.stop_asked():
         result = msgspec.structs.replace(result, stopped=asked.reason, stopped_by=asked.by)
     return msgspec.structs.replace(
@@ -524,7 +537,7 @@ async def _send_parts(
 
 def _without_retry(settings: ClientSettings) -> ClientSettings:
     """Return the settings for a run, with advice if a retry policy is ignored."""
-    if settings["retry"] != pushsdk.RetryPolicy.safe():
+    if settings["retry"] != RetryPolicy.safe():
         warn(
             "advice: a run does not use the setting retry: it retries throttled and unsent requests until "
             "--max-outage ends it"
@@ -532,17 +545,17 @@ def _without_retry(settings: ClientSettings) -> ClientSettings:
     return {**settings, "retry": None}
 
 
-def _report_of_cancelled(run: Path) -> pushsdk.BroadcastReport:
+def _report_of_cancelled(run: Path) -> BroadcastReport:
     """Return the report on a cancelled run: its file holds the counts."""
     try:
-        return pushsdk.read_report(run)
-    except pushsdk.RunFileError as error:
+        return read_report(run)
+    except RunFileError as error:
         raise CommandError(text_of(error), Exit.INTERRUPTED) from None
 
 
 async def _send(
-    client: pushsdk.AsyncPushClient, start: Start, run_options: dict[str, Any], mode: ProgressMode, command: str
-) -> tuple[pushsdk.BroadcastReport, bool] | None:
+    client: AsyncPushClient, start: Start, run_options: dict[str, Any], mode: ProgressMode, command: str
+) -> tuple[BroadcastReport, bool] | None:
     """Return the report on the run, and if a signal stopped it; None if a second signal cancelled it."""
     last_words = f"ended; to continue, run the same command again, or:  {command}"
     with interruptible(last_words) as stop, progress(mode) as show:
@@ -575,13 +588,13 @@ def status(
     Args:
         watch: Update the counts every second, as long as the run is sent.
     """
-    result = pushsdk.read_report(run)
+    result = read_report(run)
     if watch:
         with drawing() as draw:
             while result.in_use:
                 draw(_run_figures(result))
                 time.sleep(_WATCH_INTERVAL)
-                result = pushsdk.read_report(run)
+                result = read_report(run)
     if not json:
         _print_facts(result)
     _print_counts(result, json=json)
@@ -591,7 +604,7 @@ def status(
     return _exit_code(result)
 
 
-def _print_facts(result: pushsdk.BroadcastReport) -> None:
+def _print_facts(result: BroadcastReport) -> None:
     texts = {
         "title": result.title or "(none, or each user has a message)",
         "address": result.base_url,
@@ -611,7 +624,7 @@ def report(
     *,
     form: Format = "table",
     json: JsonLines = False,
-    outcome: Sequence[pushsdk.Outcome] = (),
+    outcome: Sequence[Outcome] = (),
     user: Sequence[str] = (),
 ) -> int:
     """Print one row per user of a run: id, outcome, HTTP status and reason.
@@ -625,7 +638,7 @@ def report(
         raise usage_error("pass either --format csv or --json")
     if isinstance(sys.stdout, io.TextIOWrapper):  # an id file is UTF-8 with plain line ends in every locale
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    result, users = pushsdk.read_report(run), [*map(utf8, user)]
+    result, users = read_report(run), [*map(utf8, user)]
     encode_user_ids(users, "--user")  # checks them
     rows, missing = _rows_of(result, outcome, {*users})
     if json or form == "json":
@@ -636,9 +649,7 @@ def report(
     return Exit(bool(missing))  # INCOMPLETE, as for a job that is not claimed
 
 
-def _rows_of(
-    result: pushsdk.BroadcastReport, outcomes: Sequence[pushsdk.Outcome], users: set[str]
-) -> tuple[Iterator[pushsdk.Row], set[str]]:
+def _rows_of(result: BroadcastReport, outcomes: Sequence[Outcome], users: set[str]) -> tuple[Iterator[Row], set[str]]:
     """Return the rows with these outcomes, with ``users`` only theirs; and the users without a row.
 
     Prints the service's answers first, or warns about those users.
@@ -653,13 +664,13 @@ def _rows_of(
     return iter([row for row in rows if not outcomes or row.outcome in outcomes]), missing
 
 
-def _print_csv(rows: Iterator[pushsdk.Row]) -> None:
+def _print_csv(rows: Iterator[Row]) -> None:
     on_terminal: Any = SimpleNamespace(write=lambda row: say(row.removesuffix("\n")))
     if changed := write_rows(on_terminal if sys.stdout.isatty() else sys.stdout, rows):
         warn(f"put a ' before {count(changed, 'id')}, so that no spreadsheet runs it as a formula; --json is exact")
 
 
-def _print_table(rows: Iterator[pushsdk.Row]) -> None:
+def _print_table(rows: Iterator[Row]) -> None:
     """Print the rows in columns. The first rows decide how wide the ids are, so no row waits for the last."""
     first = list(itertools.islice(rows, _WIDTH_SAMPLE))
     width = max([len("user_id"), *(len(row.user_id) for row in first)])
@@ -669,7 +680,7 @@ def _print_table(rows: Iterator[pushsdk.Row]) -> None:
         say(f"{row.user_id:<{width}}  {row.outcome.value:<8}  {number:>6}  {row.reason}".rstrip())
 
 
-def _exit_code(result: pushsdk.BroadcastReport, *, interrupted: bool = False) -> Exit:
+def _exit_code(result: BroadcastReport, *, interrupted: bool = False) -> Exit:
     rules = (
         (interrupted or result.stopped_by in ("asked", "closed"), Exit.INTERRUPTED),
         (result.stopped_by in ("refused", "failure"), Exit.CANNOT_RUN),
@@ -681,14 +692,14 @@ def _exit_code(result: pushsdk.BroadcastReport, *, interrupted: bool = False) ->
     return next((code for applies, code in rules if applies), Exit.DONE)
 
 
-def _print_counts(result: pushsdk.BroadcastReport, *, json: bool, left: int | None = None) -> None:
+def _print_counts(result: BroadcastReport, *, json: bool, left: int | None = None) -> None:
     if json:
         print_json({name: getattr(result, name) for name in result.__struct_fields__ if name != "file"})
     else:
         print_figures(_run_figures(result, left))
 
 
-def _run_figures(result: pushsdk.BroadcastReport, left: int | None = None) -> Iterator[Figure]:
+def _run_figures(result: BroadcastReport, left: int | None = None) -> Iterator[Figure]:
     """Yield the counts. ``left`` is the number of users that the command had to send to, None if unknown."""
     earlier = result.accepted - result.accepted_now if result.seconds else 0
     yield "accepted", f"{result.accepted:,}", f"{earlier:,} by earlier commands" if earlier else "", "green"
@@ -699,7 +710,7 @@ def _run_figures(result: pushsdk.BroadcastReport, left: int | None = None) -> It
     yield "users", f"{result.planned:,}", ", ".join(_remarks(result, left)), "bold"
 
 
-def _remarks(result: pushsdk.BroadcastReport, left: int | None) -> Iterator[str]:
+def _remarks(result: BroadcastReport, left: int | None) -> Iterator[str]:
     if left == 0:
         yield "nothing was left to send"
     elif result.seconds:
@@ -716,7 +727,7 @@ def _left_out(duplicates: int, excluded: int, source: str) -> Iterator[str]:
         yield f"{excluded:,} excluded"
 
 
-def _print_answers(result: pushsdk.BroadcastReport) -> None:
+def _print_answers(result: BroadcastReport) -> None:
     for answer, number in result.answers.items():
         warn(f"answers: {number:,} x {answer}")
     for reason, users in result.reasons.items():
@@ -725,7 +736,7 @@ def _print_answers(result: pushsdk.BroadcastReport) -> None:
 
 
 def _print_next_steps(
-    result: pushsdk.BroadcastReport, run: Path, command: str, *, comment: str = "", unlisted: int = 0
+    result: BroadcastReport, run: Path, command: str, *, comment: str = "", unlisted: int = 0
 ) -> None:
     """Print to stderr what is left to do; ``command`` resumes the run, without the ``unlisted`` users."""
     if result.in_use:
@@ -746,6 +757,6 @@ def _print_next_steps(
         warn(f"only if a second push is better than none:  {command} --on-unknown resend{comment}")
 
 
-def _is_plan(result: pushsdk.BroadcastReport) -> bool:
+def _is_plan(result: BroadcastReport) -> bool:
     """Return True for a plan that was stopped: it can't be resumed, never ended, and sent nothing."""
     return bool(result.stopped) and not (result.ended or Path(result.file).is_dir() or result.not_sent < result.planned)
