@@ -16,7 +16,6 @@ from pushsdk._io.fast_post import UnsentError
 # In this order: later rows are base classes of earlier ones.
 _FAILURES: tuple[tuple[type[BaseException], Failure], ...] = (
     (aiohttp.ClientConnectorCertificateError, Failure.CERTIFICATE),
-    (aiohttp.ServerFingerprintMismatch, Failure.CERTIFICATE),
     (aiohttp.ClientConnectorSSLError, Failure.TLS),
     (aiohttp.ClientProxyConnectionError, Failure.PROXY),
     (aiohttp.ClientHttpProxyError, Failure.PROXY),
@@ -47,8 +46,8 @@ def failure_of(error: Exception, evidence: Evidence) -> Failure:
     for link in _chain(error):
         if isinstance(link, UnsentError) and not evidence.started_writing:
             return link.failure
-    if isinstance(error, RuntimeError) and "closed" in str(error):
-        return Failure.SESSION
+    if isinstance(error, aiohttp.ClientHttpProxyError) and error.status >= 500:
+        return Failure.REFUSED  # by the service, or on the way there
     return next((failure for kind, failure in _FAILURES if isinstance(error, kind)), Failure.OTHER)
 
 

@@ -180,11 +180,12 @@ class Lifetime:
         if self.closed or engine is None:
             self.closed = True
             return DrainReport()
-        if not engine.loop.is_closed():
+        is_late = engine.loop.is_closed()
+        if not is_late:
             self.enter()  # raises in another loop
         self.closed = True
         self.home = None
-        if engine.loop.is_closed():
+        if is_late:
             return await self._close_late(engine)
         engine.work.drained = []
         try:

@@ -119,17 +119,6 @@ async def test_a_session_without_names_has_none_to_look_up_again(tmp_path):
 # --- what fails ---
 
 
-async def test_a_session_that_is_closed_in_between_is_a_failure(monkeypatch):
-    async def post_(*_, **__):
-        raise RuntimeError("Session is closed")
-
-    async with transport_to("http://127.0.0.1:9", injected=True) as transport:
-        monkeypatch.setattr(aiohttp.ClientSession, "_request", post_)
-        evidence = await post(transport)
-    assert evidence.failure == Failure.SESSION
-    assert evidence.reason == "RuntimeError"
-
-
 async def test_no_tls_is_named_for_a_connection_without_it(monkeypatch):
     async def never(*_, sock, **__):
         with sock:
