@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from pushsdk._core.errors import ConfigurationError, warn_caller
 from pushsdk._core.hints import warn_of_milliseconds
@@ -38,7 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             if kind not in (Delay, Duration, Duration | None):
                 continue
             if isinstance(value, timedelta):
-                msgspec.structs.force_setattr(self, name, value.total_seconds())
+                force_setattr(self, name, value.total_seconds())
             else:
                 warn_of_milliseconds(f"{type(self).__name__}.{name}", value)
         check_fields(self)
@@ -130,8 +131,8 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
                 "every delay; both are in seconds"
             )
         # Copies: requests merged under this policy rely on it not to change.
-        msgspec.structs.force_setattr(self, "statuses", dict(self.statuses))
-        msgspec.structs.force_setattr(self, "retry_on", frozenset(self.retry_on))
+        force_setattr(self, "statuses", dict(self.statuses))
+        force_setattr(self, "retry_on", frozenset(self.retry_on))
         chosen = () if self.retry_on == RETRYABLE else sorted(self.retry_on)
         for status in chosen:
             if self.statuses.get(status, find_rule(Evidence(status=status)).outcome) is not Outcome.REJECTED:
@@ -270,7 +271,7 @@ class Batching(Settings, frozen=True, kw_only=True):
         super().__post_init__()
         if self.linger >= 10:
             warn_caller(f"Batching.linger={self.linger:g} is in seconds: a call may wait that long for others")
-        msgspec.structs.force_setattr(self, "split_on", frozenset(self.split_on))
+        force_setattr(self, "split_on", frozenset(self.split_on))
 
 
 class Limits(Settings, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import asdict, force_setattr
 
 from pushsdk._core.decisions import DELIVERED
 from pushsdk._core.errors import RunFileError
@@ -60,10 +61,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def __post_init__(self) -> None:
         if self.run is not None:
-            msgspec.structs.force_setattr(self, "path", filled_in(run_path(self.run)))
-        check_values(msgspec.structs.asdict(self), RunSettings)
+            force_setattr(self, "path", filled_in(run_path(self.run)))
+        check_values(asdict(self), RunSettings)
         if self.on_progress is not None:
-            msgspec.structs.force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))
+            force_setattr(self, "on_progress", guarded("on_progress", self.on_progress))
         warn_of_unused(self.sending.policy)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from pushsdk._audience.audience import Audience
 from pushsdk._audience.distinct import BATCH
@@ -183,7 +184,7 @@ def rows_of(report: BroadcastReport, outcomes: Sequence[Outcome] = (), users: Co
         with closing(Journal.open(file, write=False)) as journal:
             for row in journal.rows(outcomes, users):
                 text = known.get(row.status or 0, "")
-                yield msgspec.structs.replace(row, reason=f"{row.reason}: {text}") if text else row
+                yield replace(row, reason=f"{row.reason}: {text}") if text else row
 
 
 def write_rows(file: TextIO, rows: Iterable[Row]) -> int:
@@ -268,7 +269,7 @@ def _sum(reports: Sequence[BroadcastReport], folder: Path) -> BroadcastReport:
     # A file that was stopped with its last request is complete.
     worst = _worst(reports) if whole.not_sent else BroadcastReport()
     ends = [report.ended for report in reports if report.ended or report.not_sent < report.planned]
-    return msgspec.structs.replace(
+    return replace(
         whole,
         run=str(folder),
         file=str(folder),
@@ -299,4 +300,4 @@ def _read_report(path: Path, *, in_use: bool) -> BroadcastReport:
             why = "another process is still planning it: read it again once it is sending"
             raise run_file_error(path, why, kind=RunInUseError)
         journal.check_planned()
-        return msgspec.structs.replace(report_of(journal, run=path), in_use=in_use)
+        return replace(report_of(journal, run=path), in_use=in_use)

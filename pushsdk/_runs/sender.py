@@ -12,7 +12,7 @@ from collections import Counter
 from datetime import datetime
 from typing import Any, Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from pushsdk._core.body import EncodedIds
 from pushsdk._core.decisions import (
@@ -85,7 +85,7 @@ class ChunkAttempt(ClaimedRequest, eq=False, gc=False):
         if not users or not sender.stopping.may_begin():
             return None
         self.part = WholePart(self.part.units, users)
-        return self.body if ids is chunk.ids else msgspec.structs.replace(chunk, ids=ids).body()
+        return self.body if ids is chunk.ids else replace(chunk, ids=ids).body()
 
     def settle(self, attempt: Attempt) -> None:
         self.record(verdict_of((*self.attempts, attempt), self.evidence))
@@ -276,7 +276,7 @@ class ChunkSender:
             self._leave(verdict)
         elif step is SETTLE and status.state is _UNKNOWN.state:
             # Perhaps rejected, but an earlier attempt was UNKNOWN: the caller must not split the request.
-            return msgspec.structs.replace(verdict, outcome=Outcome.UNKNOWN)
+            return replace(verdict, outcome=Outcome.UNKNOWN)
         return verdict
 
     def attempt(self, chunk: ChunkRequest, *, in_doubt: bool = False) -> ChunkAttempt:
@@ -376,7 +376,7 @@ class ChunkSender:
 
 def for_one_attempt(options: Options) -> Options:
     """Return the options for one attempt: each has a claim, and ``ChunkSender`` retries outside the retry budget."""
-    policy = msgspec.structs.replace(options.policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None)
+    policy = replace(options.policy, max_attempts=1, unknown="raise", stop=None, wait=None, retry=None)
     timeout = options.timeout
     limits = [limit for limit in (timeout.attempt, timeout.total) if limit is not None]
-    return Options(policy, msgspec.structs.replace(timeout, total=None, attempt=min(limits, default=None)))
+    return Options(policy, replace(timeout, total=None, attempt=min(limits, default=None)))

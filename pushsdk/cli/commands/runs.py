@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
+from msgspec.structs import replace
 
 from pushsdk import (
     AsyncPushClient,
@@ -485,9 +486,7 @@ def _in_processes(
             result = await start(client, {**given, "parts": _FILES_PER_PROCESS * processes, "send_parts": send})
             if not result.seconds:  # the planning was stopped
                 with suppress(RunFileError):  # the plan is incomplete
-                    return msgspec.structs.replace(
-                        read_report(run), stopped=result.stopped, stopped_by=result.stopped_by
-                    )
+                    return replace(read_report(run), stopped=result.stopped, stopped_by=result.stopped_by)
             return result
 
         yield begin
@@ -526,8 +525,8 @@ async def _send_parts(
         raise CommandError("a process failed: see its error above", Exit(code))
     result = read_report(run)
     if asked := plan.stop_asked():
-        result = msgspec.structs.replace(result, stopped=asked.reason, stopped_by=asked.by)
-    return msgspec.structs.replace(
+        result = replace(result, stopped=asked.reason, stopped_by=asked.by)
+    return replace(
         result,
         in_use=False,
         accepted_now=result.accepted - sum(file.accepted for file in files),
