@@ -65,7 +65,10 @@ from pushsdk.cli.terminal import duration, print_json, say, warn
 
 
 def _dated(name: str) -> str:
-    """Return the name with today's date, which is local, as cron's times are."""
+    """Return the name with today's date, which is local, as cron's times are. Raises a usage error if it is empty."""
+    # The empty path would be the working folder.
+    if not name:
+        raise usage_error("the name of a file is empty: is a variable of the shell not set?")
     return name.replace("{date}", time.strftime("%Y-%m-%d"))
 
 
