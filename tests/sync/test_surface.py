@@ -12,6 +12,7 @@ from pushsdk import (
     CampaignRequest,
     ClientClosedError,
     ConfigurationError,
+    MessageWarning,
     Outcome,
     PushClient,
     RetryPolicy,
@@ -111,6 +112,13 @@ def test_everything_is_sent_by_the_same_core(service, tmp_path):
     assert stats.in_flight == 0
     assert service.users() == dict.fromkeys("abcdefg", 1)
     assert claims.closed == 1
+
+
+def test_a_close_warns_once_of_milliseconds(client):
+    client.flush()
+    with pytest.warns(MessageWarning) as caught:
+        client.close(drain=30_000)
+    assert len(caught) == 1
 
 
 async def ids():
