@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from support.command_line import run_here
-from support.docs import DOCUMENTS, GUIDE, MODULES, README, ROOT, check_shown, is_shown, page, run, run_in_shell
+from support.docs import DOCUMENTS, GUIDE, MODULES, README, ROOT, calm, check_shown, is_shown, page, run, run_in_shell
 from support.patient_loop import PatientLoop
 from support.programs import run_pytest
 from support.servers import free_port
@@ -194,7 +194,7 @@ def test_the_commands_in_scripts_schedules_and_manifests_are_commands(monkeypatc
 def test_what_a_page_says_to_try_ends_as_shown(monkeypatch, tmp_path, name, file, first, last):
     monkeypatch.chdir(tmp_path)
     program, *shown = page(name).blocks[first:last]
-    Path(file).write_text(program.text)
+    Path(file).write_text(calm(program.text))
     # Noon, as a night ends at midnight. An answer may be late on a busy machine.
     variables = f"export TZ=XXX{time.gmtime().tm_hour - 12} PUSHSDK_ATTEMPT_TIMEOUT=100\n(echo"
     check_shown(shown, {"(echo": variables, "sleep 30": "", "--yes": "--yes --force", "8124": free_port()})

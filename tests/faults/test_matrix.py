@@ -12,8 +12,8 @@ from support.wire_server import WireServer
 
 from pushsdk import Limits, Outcome, Timeout
 
-EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-EVERY_MAJOR = pytest.mark.parametrize("case", MAJOR, ids=lambda case: case.name)
+EVERY_CASE = pytest.mark.parametrize("case", CASES)
+EVERY_MAJOR = pytest.mark.parametrize("case", MAJOR)
 
 
 async def met(rig, case):

@@ -115,6 +115,12 @@ def run(block, service=None):
     return names
 
 
+def calm(text):
+    """Return a program whose requests wait as long as a call may: a busy machine is slow to kill it meanwhile."""
+    text = text.replace("import MobilePush, ", "import MobilePush, Timeout, ")
+    return text.replace("PushClient(", "PushClient(timeout=Timeout(attempt=28), ")
+
+
 def is_shown(line, output):
     """Return True if the output has this line; ``...`` in the line stands for any text."""
     pattern = ".*".join(map(re.escape, line.split("...")))

@@ -9,7 +9,7 @@ import sys
 import tomllib
 
 import pytest
-from support.docs import DOCUMENTS, MODULES, ROOT, check_shown, page
+from support.docs import DOCUMENTS, MODULES, ROOT, calm, check_shown, page
 from support.programs import run_pytest
 from support.servers import free_port
 from support.worker_frameworks import installed
@@ -58,9 +58,7 @@ def test_the_test_of_the_celery_page_passes_when_it_is_copied(tmp_path):
 def test_an_order_twice_and_one_in_doubt_end_as_shown(tmp_path, monkeypatch, redis_url):
     installed("celery", "celery")
     monkeypatch.chdir(tmp_path)
-    # On a busy machine, it may take long until the worker is killed.
-    patient = MODULES["celery_jobs.py"].replace("PushClient(", "PushClient(timeout=Timeout(attempt=28), ")
-    (tmp_path / "celery_jobs.py").write_text(patient.replace("PushClient, ", "PushClient, Timeout, "))
+    (tmp_path / "celery_jobs.py").write_text(calm(MODULES["celery_jobs.py"]))
     check_shown(page("celery").blocks[2:6], {"redis://127.0.0.1": redis_url, "8124": free_port()})
 
 
