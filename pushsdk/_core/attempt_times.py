@@ -4,6 +4,7 @@ Pure: times are arguments, in seconds on the caller's clock.
 """
 
 import math
+from itertools import count
 
 # RFC 6298 smooths a mean and a mean deviation by these shares of each new value. RFC 7323 (appendix G) divides the
 # shares by half the values in one round trip.
@@ -24,8 +25,10 @@ PACE = 0.5
 BREAKS = 32
 
 
-Sent = tuple[float, int]
-"""The time of an attempt's first byte, and the requests that waited for a response then, with this one."""
+Sent = tuple[float, int, int]
+"""The time of an attempt's first byte, the requests that waited for a response then, with this one, and its number."""
+# From 1: before any was answered, 0 was.
+_numbers = count(1)
 
 
 class AttemptTimes:
@@ -40,11 +43,18 @@ class AttemptTimes:
     The service is silent if responses are due and none comes, or if it ends a long row of attempts without a response.
     Then a request starts only as a probe, which carries one call: now and then, more often if nothing is in flight. An
     attempt that ends unanswered in a silence stalls the client: the silence lasts until a response comes.
+
+    If only some attempts find no response, as one of several servers hangs, the others overtake them. An attempt that
+    was overtaken and takes longer than any other is not in a queue: it tells nothing about the others, and hangs.
     """
 
     def __init__(self) -> None:
-        #: Requests for calls that wait for a response. Counted by ``sent``, ``ended`` and ``withdrawn``.
-        self.unanswered = 0
+        # Requests for calls that hang.
+        self._hanging = 0
+        # The others that wait for a response, in the order in which they began: number and time.
+        self._waiting: dict[int, float] = {}
+        # The number that began last, and was answered: it has overtaken those before.
+        self._answered = 0
         #: An attempt's mean seconds, and the seconds that it does not exceed in all likelihood; 0 while unknown.
         self.usual = self.likely = 0.0
         #: True after an attempt that ended unanswered during a silence, until a response comes.
@@ -55,8 +65,8 @@ class AttemptTimes:
         self._deviation = 0.0
         # The mean crowd, its variance, the variance of the seconds, and the covariance.
         self._crowd = self._spread = self._scatter = self._joint = 0.0
-        # Seconds for each further request in flight; how much of an attempt's time is a queue, if that is certain.
-        self._slope = self._queued = 0.0
+        # Seconds for each further request in flight, if they queue.
+        self._slope = 0.0
         # Time of the last response, or of the first byte since when responses are due.
         self._quiet_since = -math.inf
         #: Time of the last start: during a silence, of a probe. Set by the limiter.
@@ -68,7 +78,7 @@ class AttemptTimes:
         if self.is_stalled or late <= GRANULARITY or not self.usual:
             return self.is_stalled
         # The first of several responses comes earlier than a single one.
-        return late * self.unanswered > self.likely - self.usual
+        return late * len(self._waiting) > self.likely - self.usual
 
     def not_before(self, now: float, in_flight: int) -> float:
         """Return the time before which no request starts, with so many in flight."""
@@ -86,53 +96,70 @@ class AttemptTimes:
         usually answered in time is begun, and the only one in flight in any case: it measures. If requests queue in
         the service, the others wait there.
         """
-        if not self.unanswered and (self.is_stalled or not others_wait):
+        waiting, slope = len(self._waiting), self._slope
+        if not waiting and (self.is_stalled or not others_wait):
             return 0.0
-        if not self._slope:
+        if not slope:
             return self.likely if others_wait else self.usual
-        certainty = 1.0 if others_wait else self._queued
-        longer = self._slope * max(0.0, self.unanswered + 1 - self._crowd)
+        # The coefficient of determination; both are 0 after thousands of attempts that took exactly as long.
+        explained = slope * self._joint
+        certain = explained / (max(explained, self._scatter) or 1.0)
+        certainty = 1.0 if others_wait else min(1.0, slope * self._crowd / self.usual) * certain
+        longer = slope * max(0.0, waiting + 1 - self._crowd)
         return self.usual + certainty * (self.likely - self.usual) + longer
 
     def sent(self, now: float) -> Sent:
         """Note a call's first request byte."""
-        if not (self.unanswered or self.is_stalled):
+        if not (self._waiting or self.is_stalled):
             self._quiet_since = now
-        self.unanswered += 1
-        return now, self.unanswered
+        number = next(_numbers)
+        self._waiting[number] = now
+        return now, len(self._waiting), number
 
-    def ended(self, now: float, sent: Sent | None, status: int | None) -> None:
+    def ended(self, now: float, sent: Sent | None, status: int | None) -> bool:
         """Note an attempt's end: its first byte, or None if it is not measured; and the response's status.
 
-        The status is 0 if the service ended the attempt without a response, None if this client did.
+        The status is 0 if the service ended the attempt without a response, None if this client did. Return True if the
+        attempt hung.
         """
         if status:
             self.is_stalled, self._broken = False, 0
             self._quiet_since = now
         if sent is None:
-            return
-        (began, crowd), usual = sent, self.usual
+            return False
+        began, crowd, number = sent
         seconds = now - began
-        if not status:
+        hung = number < self._answered and seconds > self.likely
+        if not (status or hung):
             self._broken += status == 0
             # In a stall its time tells how long the silence lasts, not how long an attempt takes.
-            self.is_stalled = self._broken >= BREAKS or self.is_silent(now) or not usual
-        if (status and status < 300) or not (self.is_stalled or seconds <= usual):
-            share = 2.0 / self.unanswered if self.unanswered > 2 else 1.0
-            error, more = seconds - usual, crowd - self._crowd
-            if usual:
-                self._deviation += (abs(error - self._slope * more) - self._deviation) * DEVIATION_SHARE * share
-                usual += error * MEAN_SHARE * share
-                self._slope = self._queued = 0.0
-                if usual > GRANULARITY:  # a shorter queue makes nothing late
-                    self._fit(usual, error, more, MEAN_SHARE * share)
-            else:
-                usual, self._deviation, self._crowd = seconds or 1e-6, seconds / 2, crowd
-            margin = DEVIATIONS * self._deviation
-            self.usual, self.likely = usual, usual + (margin if margin > GRANULARITY else GRANULARITY)
-        self.unanswered -= 1
+            self.is_stalled = self._broken >= BREAKS or self.is_silent(now) or not self.usual
+        if (status and status < 300) or not (self.is_stalled or hung or seconds <= self.usual):
+            self._measure(seconds, crowd)
+        # As ``withdrawn``, but without another call.
+        if self._waiting.pop(number, None) is None:
+            self._hanging -= 1
+        if status:
+            self._answered = max(self._answered, number)
+        return hung
 
-    def _fit(self, usual: float, error: float, more: float, share: float) -> None:
+    def _measure(self, seconds: float, crowd: int) -> None:
+        """Move the estimate towards an attempt's time."""
+        usual, waiting = self.usual, len(self._waiting)
+        share = 2.0 / waiting if waiting > 2 else 1.0
+        error, more = seconds - usual, crowd - self._crowd
+        if usual:
+            self._deviation += (abs(error - self._slope * more) - self._deviation) * DEVIATION_SHARE * share
+            usual += error * MEAN_SHARE * share
+            self._slope = 0.0
+            if usual > GRANULARITY:  # a shorter queue makes nothing late
+                self._fit(error, more, MEAN_SHARE * share)
+        else:
+            usual, self._deviation, self._crowd = seconds or 1e-6, seconds / 2, crowd
+        margin = DEVIATIONS * self._deviation
+        self.usual, self.likely = usual, usual + (margin if margin > GRANULARITY else GRANULARITY)
+
+    def _fit(self, error: float, more: float, share: float) -> None:
         """Fit the line by least squares, as the mean is smoothed."""
         self._crowd += more * share
         self._spread += (more * more - self._spread) * share
@@ -140,11 +167,16 @@ class AttemptTimes:
         self._joint += (error * more - self._joint) * share
         if self._joint > 0.0 and self._spread > LEAST_SPREAD:
             self._slope = self._joint / self._spread
-            # The coefficient of determination; both are 0 after thousands of attempts that took exactly as long.
-            explained = self._slope * self._joint
-            certain = explained / (max(explained, self._scatter) or 1.0)
-            self._queued = min(1.0, self._slope * self._crowd / usual) * certain
 
-    def withdrawn(self) -> None:
+    def hanging(self, now: float) -> int:
+        """Return how many requests for calls hang: overtaken, they take longer than any does in all likelihood."""
+        waiting, before = self._waiting, now - self.likely
+        while waiting and (first := next(iter(waiting))) < self._answered and waiting[first] < before:
+            del waiting[first]
+            self._hanging += 1
+        return self._hanging
+
+    def withdrawn(self, sent: Sent) -> None:
         """Note that an attempt's first byte did not leave after all."""
-        self.unanswered -= 1
+        if self._waiting.pop(sent[2], None) is None:
+            self._hanging -= 1

@@ -18,6 +18,8 @@ from pushsdk._core.rate_limit import RateLimiter
 logger = logging.getLogger("pushsdk")
 # Needed for each request that waits; on Python 3.11 an enum member takes 0.2 us to look up.
 _NO_SLOT, _NO_TIME = Failure.NO_SLOT, Failure.NO_TIME
+# First come, first served, if the deadlines are equal.
+_numbers = count()
 # Seconds of lateness that paced starts make up for: timers have a resolution of a millisecond.
 SLACK = 0.01
 # A request without a deadline takes its turn as if it had so many seconds, the default for a call.
@@ -83,13 +85,14 @@ class ConcurrencyLimiter:
         now = self.clock()
         # Virtual time is the time of day, too: events in it do not depend on when they happen.
         self._adaptive = AdaptiveLimit(now, cap=cap, wall=time.time() if self.clock is time.monotonic else now)
+        # Slots that hanging requests hold, beside those that ``AdaptiveLimit`` counts. Set by ``_assign_slots``.
+        self._hanging = 0
         # The limit logged last. Set by ``release``.
         self._logged = self.limit
         # The next request's earliest start while starts are paced.
         self._next_start = -math.inf
         # A heap: not urgent, deadline, number, waiter.
         self._queue: list[tuple[bool, float, int, SlotWaiter]] = []
-        self._numbers = count()
         # The probes of each tenant in this silence.
         self._probes: Counter[object] = Counter()
         # Set while a rate, a pause or a silent service holds the queue back.
@@ -102,12 +105,12 @@ class ConcurrencyLimiter:
     @property
     def in_flight(self) -> int:
         """Slots in use."""
-        return self._adaptive.in_flight
+        return self._adaptive.in_flight + self._hanging
 
     @property
     def limit(self) -> int:
         """Slots in all."""
-        return self._adaptive.limit
+        return min(self._adaptive.limit + self._hanging, self._cap)
 
     @property
     def rate(self) -> float | None:
@@ -116,7 +119,7 @@ class ConcurrencyLimiter:
 
     def try_acquire(self, users: int) -> bool:
         """Take a slot now, if one is free and nothing waits for slots. Return True if taken."""
-        if self._queue or self._adaptive.in_flight >= self._adaptive.limit:
+        if self._queue or self._hanging or self._adaptive.in_flight >= self._adaptive.limit:
             return False
         now = self.clock()
         if self._earliest(now) > now:
@@ -165,7 +168,7 @@ class ConcurrencyLimiter:
 
     def _push(self, waiting: SlotWaiter) -> None:
         turn = min(waiting.deadline, self.clock() + PATIENCE)
-        heapq.heappush(self._queue, (not waiting.is_urgent, turn, next(self._numbers), waiting))
+        heapq.heappush(self._queue, (not waiting.is_urgent, turn, next(_numbers), waiting))
 
     def release(self, seconds: float | None = None, ok: bool = False, now: float | None = None) -> None:
         """Return a slot.
@@ -203,10 +206,12 @@ class ConcurrencyLimiter:
 
     def _assign_slots(self) -> None:
         """Restore the invariant: nothing waits while a slot is free and the rates allow a start."""
-        adaptive = self._adaptive
+        adaptive, hanging = self._adaptive, self.times.hanging(self.clock())
+        adaptive.in_flight += self._hanging - hanging
+        self._hanging = hanging
         while self._queue:
-            if adaptive.in_flight >= adaptive.limit:
-                self._obstacle = _NO_SLOT if adaptive.limit >= self._cap else _NO_TIME
+            if self.in_flight >= self.limit:
+                self._obstacle = _NO_SLOT if self.limit >= self._cap else _NO_TIME
                 return
             now = self.clock()
             earliest = self._earliest(now)

@@ -302,15 +302,16 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if evidence.reused and status not in THROTTLES:
             seconds = now - flight.started
         sent, flight.sent = flight.sent, None
-        self.limiter.times.ended(now, sent, 0 if (status or evidence.failure) in BROKEN else status)
+        if self.limiter.times.ended(now, sent, 0 if (status or evidence.failure) in BROKEN else status):
+            seconds = None
         self.limiter.release(seconds, status is not None and status < 300, now)
 
     def _withdraw(self, request: ApiRequest) -> None:
         """Forget an attempt's first byte: it did not leave after all, or another follows in the same slot."""
         flight = request.flight
         if flight is not None and flight.sent is not None:
+            self.limiter.times.withdrawn(flight.sent)
             flight.sent = None
-            self.limiter.times.withdrawn()
 
     def open(self, request: ApiRequest, connection: Any = None) -> Flight:
         """Prepare a post that starts now, perhaps on a reserved connection."""
