@@ -27,8 +27,7 @@ BREAKS = 32
 
 Sent = tuple[float, int, int]
 """The time of an attempt's first byte, the requests that waited for a response then, with this one, and its number."""
-# From 1: before any was answered, 0 was.
-_numbers = count(1)
+_numbers = count()
 
 
 class AttemptTimes:
