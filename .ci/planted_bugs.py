@@ -199,7 +199,7 @@ DEADLINES = [
     ),
     Bug(
         "calls are begun behind a queue in the service that is longer than their time",
-        "_core.attempt_times:AttemptTimes._fit",
+        "_core.attempt_times:_Line.fit",
         "pass",
         "tests/io/test_overload.py",
     ),

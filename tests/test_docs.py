@@ -197,7 +197,10 @@ def test_what_a_page_says_to_try_ends_as_shown(monkeypatch, tmp_path, name, file
     Path(file).write_text(calm(program.text))
     # Noon, as a night ends at midnight. An answer may be late on a busy machine.
     variables = f"export TZ=XXX{time.gmtime().tm_hour - 12} PUSHSDK_ATTEMPT_TIMEOUT=100\n(echo"
-    check_shown(shown, {"(echo": variables, "sleep 30": "", "--yes": "--yes --force", "8124": free_port()})
+    check_shown(
+        shown,
+        {"(echo": variables, "sleep 30": "", "20 seconds": "50 seconds", "--yes": "--yes --force", "8124": free_port()},
+    )
 
 
 # -- links ------------------------------------------------------------------------------------------------------------

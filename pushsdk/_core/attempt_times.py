@@ -18,16 +18,48 @@ GRANULARITY = 0.02
 LEAST_SPREAD = 0.5
 # The next probe starts so many times as long after the last start as that came after the silence began.
 PROBE_AFTER = 3.0
+# While other requests hang, the probe may be one more: then the next one starts sooner, after so many times as long.
+PROBE_AFTER_HANG = 1.0
 # If no request is in flight, the next probe starts sooner: after once as long, but so many seconds at most.
 PACE = 0.5
 # So many attempts in a row that the service ends without a response are a silence, too. Fewer may be one caller's
 # message that crashes it. If 4 out of 5 attempts end so, 1 row in 1,000 is as long.
 BREAKS = 32
+# While requests hang, a silence needs so many more responses that are due: these may hang, too.
+DOUBTFUL = 2
+# If a larger share hangs, the service may answer the newest first: then the others are its queue.
+MOST_HANGING = 0.5
 
 
 Sent = tuple[float, int, int]
 """The time of an attempt's first byte, the requests that waited for a response then, with this one, and its number."""
 _numbers = count()
+
+
+class _Line:
+    """A line fitted to the seconds of attempts, by how many requests are in flight."""
+
+    def __init__(self) -> None:
+        #: The mean crowd; seconds for each further request in flight, if they queue.
+        self.crowd = self.slope = 0.0
+        # The variance of the crowd, the variance of the seconds, and the covariance.
+        self._spread = self._scatter = self._joint = 0.0
+
+    def fit(self, error: float, more: float, share: float) -> None:
+        """Fit the line by least squares, as the mean is smoothed."""
+        self.crowd += more * share
+        self._spread += (more * more - self._spread) * share
+        self._scatter += (error * error - self._scatter) * share
+        self._joint += (error * more - self._joint) * share
+        if self._joint > 0.0 and self._spread > LEAST_SPREAD:
+            self.slope = self._joint / self._spread
+
+    def queued(self, usual: float) -> float:
+        """Return the part that is a queue in the usual seconds, if that is certain."""
+        # The coefficient of determination; both are 0 after thousands of attempts that took exactly as long.
+        explained = self.slope * self._joint
+        certain = explained / (max(explained, self._scatter) or 1.0)
+        return min(1.0, self.slope * self.crowd / usual) * certain
 
 
 class AttemptTimes:
@@ -48,8 +80,8 @@ class AttemptTimes:
     """
 
     def __init__(self) -> None:
-        # Requests for calls that hang.
-        self._hanging = 0
+        # Requests for calls that hang; the share of the last attempts that did.
+        self._hanging, self._share = 0, 0.0
         # The others that wait for a response, in the order in which they began: number and time.
         self._waiting: dict[int, float] = {}
         # The number that began last, and was answered: it has overtaken those before.
@@ -62,10 +94,7 @@ class AttemptTimes:
         self._broken = 0
         # The mean deviation from the line.
         self._deviation = 0.0
-        # The mean crowd, its variance, the variance of the seconds, and the covariance.
-        self._crowd = self._spread = self._scatter = self._joint = 0.0
-        # Seconds for each further request in flight, if they queue.
-        self._slope = 0.0
+        self._line = _Line()
         # Time of the last response, or of the first byte since when responses are due.
         self._quiet_since = -math.inf
         #: Time of the last start: during a silence, of a probe. Set by the limiter.
@@ -77,7 +106,8 @@ class AttemptTimes:
         if self.is_stalled or late <= GRANULARITY or not self.usual:
             return self.is_stalled
         # The first of several responses comes earlier than a single one.
-        return late * len(self._waiting) > self.likely - self.usual
+        due = len(self._waiting) - (DOUBTFUL if self._hanging else 0)
+        return late * due > self.likely - self.usual
 
     def not_before(self, now: float, in_flight: int) -> float:
         """Return the time before which no request starts, with so many in flight."""
@@ -86,7 +116,9 @@ class AttemptTimes:
             return now
         # Negative, so that a probe starts now, if none has in this silence.
         quiet = self.started_at - self._quiet_since
-        return self.started_at + (quiet * PROBE_AFTER if in_flight else min(quiet, PACE))
+        if not in_flight:
+            return self.started_at + min(quiet, PACE)
+        return self.started_at + quiet * (PROBE_AFTER_HANG if self._hanging else PROBE_AFTER)
 
     def needed(self, others_wait: bool) -> float:
         """Return the seconds that a call must have left to be begun.
@@ -95,16 +127,13 @@ class AttemptTimes:
         usually answered in time is begun, and the only one in flight in any case: it measures. If requests queue in
         the service, the others wait there.
         """
-        waiting, slope = len(self._waiting), self._slope
+        waiting, line = len(self._waiting), self._line
         if not waiting and (self.is_stalled or not others_wait):
             return 0.0
-        if not slope:
+        if not line.slope:
             return self.likely if others_wait else self.usual
-        # The coefficient of determination; both are 0 after thousands of attempts that took exactly as long.
-        explained = slope * self._joint
-        certain = explained / (max(explained, self._scatter) or 1.0)
-        certainty = 1.0 if others_wait else min(1.0, slope * self._crowd / self.usual) * certain
-        longer = slope * max(0.0, waiting + 1 - self._crowd)
+        certainty = 1.0 if others_wait else line.queued(self.usual)
+        longer = line.slope * max(0.0, waiting + 1 - line.crowd)
         return self.usual + certainty * (self.likely - self.usual) + longer
 
     def sent(self, now: float) -> Sent:
@@ -128,54 +157,52 @@ class AttemptTimes:
             return False
         began, crowd, number = sent
         seconds = now - began
-        hung = number < self._answered and seconds > self.likely
+        is_overtaken = number < self._answered and seconds > self.likely
+        self._share += (is_overtaken - self._share) / BREAKS
+        if is_overtaken:
+            self.hanging(now)
+        hung = number not in self._waiting
         if not (status or hung):
-            self._broken += status == 0
-            # In a stall its time tells how long the silence lasts, not how long an attempt takes.
-            self.is_stalled = self._broken >= BREAKS or self.is_silent(now) or not self.usual
+            self._note_unanswered(now, status == 0)
         if (status and status < 300) or not (self.is_stalled or hung or seconds <= self.usual):
             self._measure(seconds, crowd)
-        # As ``withdrawn``, but without another call.
-        if self._waiting.pop(number, None) is None:
-            self._hanging -= 1
+        self.withdrawn(sent)
         if status:
             self._answered = max(self._answered, number)
         return hung
 
+    def _note_unanswered(self, now: float, is_broken: bool) -> None:
+        self._broken += is_broken
+        # In a stall its time tells how long the silence lasts, not how long an attempt takes.
+        self.is_stalled = self._broken >= BREAKS or self.is_silent(now) or not self.usual
+
     def _measure(self, seconds: float, crowd: int) -> None:
         """Move the estimate towards an attempt's time."""
-        usual, waiting = self.usual, len(self._waiting)
+        usual, waiting, line = self.usual, len(self._waiting), self._line
         share = 2.0 / waiting if waiting > 2 else 1.0
-        error, more = seconds - usual, crowd - self._crowd
+        error, more = seconds - usual, crowd - line.crowd
         if usual:
-            self._deviation += (abs(error - self._slope * more) - self._deviation) * DEVIATION_SHARE * share
+            self._deviation += (abs(error - line.slope * more) - self._deviation) * DEVIATION_SHARE * share
             usual += error * MEAN_SHARE * share
-            self._slope = 0.0
+            line.slope = 0.0
             if usual > GRANULARITY:  # a shorter queue makes nothing late
-                self._fit(error, more, MEAN_SHARE * share)
+                line.fit(error, more, MEAN_SHARE * share)
         else:
-            usual, self._deviation, self._crowd = seconds or 1e-6, seconds / 2, crowd
+            usual, self._deviation, line.crowd = seconds or 1e-6, seconds / 2, crowd
         margin = DEVIATIONS * self._deviation
         self.usual, self.likely = usual, usual + (margin if margin > GRANULARITY else GRANULARITY)
-
-    def _fit(self, error: float, more: float, share: float) -> None:
-        """Fit the line by least squares, as the mean is smoothed."""
-        self._crowd += more * share
-        self._spread += (more * more - self._spread) * share
-        self._scatter += (error * error - self._scatter) * share
-        self._joint += (error * more - self._joint) * share
-        if self._joint > 0.0 and self._spread > LEAST_SPREAD:
-            self._slope = self._joint / self._spread
 
     def hanging(self, now: float) -> int:
         """Return how many requests for calls hang: overtaken, they take longer than any does in all likelihood."""
         waiting, before = self._waiting, now - self.likely
-        while waiting and (first := next(iter(waiting))) < self._answered and waiting[first] < before:
+        while waiting and self._share < MOST_HANGING:
+            first = next(iter(waiting))
+            if first > self._answered or waiting[first] >= before:
+                break
             del waiting[first]
             self._hanging += 1
         return self._hanging
 
     def withdrawn(self, sent: Sent) -> None:
         """Note that an attempt's first byte did not leave after all."""
-        if self._waiting.pop(sent[2], None) is None:
-            self._hanging -= 1
+        self._hanging -= self._waiting.pop(sent[2], None) is None

@@ -2,7 +2,6 @@
 
 import asyncio
 import heapq
-import logging
 import math
 import time
 from collections import Counter
@@ -15,7 +14,6 @@ from pushsdk._core.concurrency import AdaptiveLimit
 from pushsdk._core.outcome import Failure
 from pushsdk._core.rate_limit import RateLimiter
 
-logger = logging.getLogger("pushsdk")
 # Needed for each request that waits; on Python 3.11 an enum member takes 0.2 us to look up.
 _NO_SLOT, _NO_TIME = Failure.NO_SLOT, Failure.NO_TIME
 # First come, first served, if the deadlines are equal.
@@ -85,10 +83,8 @@ class ConcurrencyLimiter:
         now = self.clock()
         # Virtual time is the time of day, too: events in it do not depend on when they happen.
         self._adaptive = AdaptiveLimit(now, cap=cap, wall=time.time() if self.clock is time.monotonic else now)
-        # Slots that hanging requests hold, beside those that ``AdaptiveLimit`` counts. Set by ``_assign_slots``.
+        # Slots that hanging requests hold, beside those that ``AdaptiveLimit`` counts. Set by ``set_apart``.
         self._hanging = 0
-        # The limit logged last. Set by ``release``.
-        self._logged = self.limit
         # The next request's earliest start while starts are paced.
         self._next_start = -math.inf
         # A heap: not urgent, deadline, number, waiter.
@@ -182,9 +178,6 @@ class ConcurrencyLimiter:
         # A fixed rate that is above the paced one holds nothing back, nor does it in a pause.
         starved = starved and self.rate_limiter.not_before <= max(now, self._next_start)
         adaptive.ended(now, seconds, ok, starved)
-        if not 0.5 < adaptive.limit / self._logged < 1.5:
-            self._logged = adaptive.limit
-            logger.debug("the limit on requests in flight is %d; %d are in flight", adaptive.limit, self.in_flight)
         if queue:
             self._assign_slots()
 
@@ -204,11 +197,15 @@ class ConcurrencyLimiter:
         if self._timer is not None:
             self._timer.cancel()
 
+    def set_apart(self, now: float) -> None:
+        """Count the requests that hang apart from the others."""
+        hanging = self.times.hanging(now)
+        self._adaptive.in_flight += self._hanging - hanging
+        self._hanging = hanging
+
     def _assign_slots(self) -> None:
         """Restore the invariant: nothing waits while a slot is free and the rates allow a start."""
-        adaptive, hanging = self._adaptive, self.times.hanging(self.clock())
-        adaptive.in_flight += self._hanging - hanging
-        self._hanging = hanging
+        self.set_apart(self.clock())
         while self._queue:
             if self.in_flight >= self.limit:
                 self._obstacle = _NO_SLOT if self.limit >= self._cap else _NO_TIME

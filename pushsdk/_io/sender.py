@@ -304,6 +304,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         sent, flight.sent = flight.sent, None
         if self.limiter.times.ended(now, sent, 0 if (status or evidence.failure) in BROKEN else status):
             seconds = None
+            self.limiter.set_apart(now)
         self.limiter.release(seconds, status is not None and status < 300, now)
 
     def _withdraw(self, request: ApiRequest) -> None:

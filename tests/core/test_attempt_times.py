@@ -57,6 +57,16 @@ def test_only_accepted_answers_lower_the_estimate(status):
     assert (times.usual, times.likely) == before
 
 
+def test_an_attempt_hangs_once_it_was_overtaken_and_takes_longer_than_others_do():
+    times = after(*[0.1] * 50)
+    overtaken, late = times.sent(100.0), times.sent(110.0)
+    times.ended(110.11, times.sent(110.01), 204)
+    assert times.hanging(110.11) == 1
+    assert times.ended(110.11, overtaken, None)
+    assert times.hanging(110.11) == 0
+    assert not times.ended(110.12, late, 204)
+
+
 @pytest.mark.parametrize("status", [500, None])
 def test_a_slow_refusal_and_a_late_end_while_others_are_answered_raise_the_estimate(status):
     times = after(*[1.0] * 50)
@@ -99,12 +109,6 @@ def test_a_client_that_was_never_answered_is_stalled_by_its_first_timeout():
     assert times.is_stalled
     times.ended(3.0, None, 204)
     assert not times.is_stalled
-
-
-def test_a_withdrawn_attempt_leaves_nothing():
-    times = after(*[0.1] * 50)
-    times.withdrawn(times.sent(100.0))
-    assert times.not_before(200.0, 1) == 200.0
 
 
 @settings(max_examples=200, deadline=None)

@@ -131,7 +131,7 @@ def run_in_shell(command):
     """Run commands with this Python's programs, at home in this folder, and return the exit code and the output."""
     prelude = f"exec 2>&1\nexport PATH={Path(sys.executable).parent}:$PATH HOME=$PWD\n"
     shell = subprocess.run(
-        ["bash", "-c", prelude + command], stdout=subprocess.PIPE, text=True, timeout=300, check=False
+        ["bash", "-c", prelude + command], stdout=subprocess.PIPE, text=True, timeout=900, check=False
     )
     return shell.returncode, shell.stdout
 
