@@ -135,13 +135,13 @@ async def test_campaigns_and_runs_use_the_key_of_their_caller_for_each_attempt()
 async def test_views_with_their_own_keys_meet_in_a_request_only_if_the_keys_are_equal():
     service = FakeService()
     async with client_of(service) as client:
+        await client.send("e", MESSAGE)
         acme, globex = (client.with_options(api_key=f"key-{name}") for name in ("acme", "globex"))
         await asyncio.gather(
             acme.send("a", MESSAGE),
             client.with_options(api_key="key-acme").send("b", MESSAGE),
             acme.with_options(timeout=5.0).send("c", MESSAGE),
             globex.send("d", MESSAGE),
-            client.send("e", MESSAGE),
             client.with_options(api_key=lambda: "key-acme").send("f", MESSAGE),
             globex.with_options(timeout=5.0).broadcast(["g"], MESSAGE),
         )
