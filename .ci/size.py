@@ -20,7 +20,7 @@ from pathlib import Path
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
     "tokens of pushsdk": 182_175,
-    "tokens of tests": 269_729,
+    "tokens of tests": 269_750,
     "functions with more than 8 decisions, per 1,000": 12.0,
     "functions with more than 15 decisions": 0,
     "classes with more than 15 attributes": 0,

@@ -84,7 +84,7 @@ class AttemptTimes:
         self._hanging, self._share = 0, 0.0
         # The others that wait for a response, in the order in which they began: number and time.
         self._waiting: dict[int, float] = {}
-        # The number that began last, and was answered: it has overtaken those before.
+        # The number that began last, and was accepted: it has overtaken those before. A refusal is done sooner.
         self._answered = 0
         #: An attempt's mean seconds, and the seconds that it does not exceed in all likelihood; 0 while unknown.
         self.usual = self.likely = 0.0
@@ -164,10 +164,11 @@ class AttemptTimes:
         hung = number not in self._waiting
         if not (status or hung):
             self._note_unanswered(now, status == 0)
-        if (status and status < 300) or not (self.is_stalled or hung or seconds <= self.usual):
+        is_accepted = bool(status and status < 300)
+        if is_accepted or not (self.is_stalled or hung or seconds <= self.usual):
             self._measure(seconds, crowd)
         self.withdrawn(sent)
-        if status:
+        if is_accepted:
             self._answered = max(self._answered, number)
         return hung
 

@@ -284,6 +284,7 @@ async def test_neither_users_nor_content_are_stored(caplog):
     async with FakeService().client(claims=claims, api_key="the-secret") as client:
         await client.send(["user-1"], HELLO, custom_fields={"city": "Bonn"}, idempotency_key=JOB)
     ((key, claim),) = claims.stored()
+    assert (len(key), len(claim.token)) == (64, 32)
     stored = key + claim.token + claim.record.decode()
     for secret in ("user-1", "Hello", "Bonn", "the-secret", "job-42", "push.example"):
         assert secret not in stored + caplog.text

@@ -135,18 +135,29 @@ async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeou
     assert late.count("ACCEPTED") >= 0.98 * len(late) > 0
 
 
+def with_a_server_of_five_that_hangs():
+    usual = lognormal(0.05, 0.5)
+    hangs = since_the_first(lambda elapsed, now: math.inf if elapsed > 2 and random.random() < 0.2 else usual(now))
+    return PoolService(1000, hangs)
+
+
 @pytest.mark.parametrize(("rate", "seconds", "timeout"), [(100, 20, 30.0), (400, 10, 3.0)])
 @virtual
 async def test_one_of_five_servers_that_hangs_holds_nothing_back_from_the_others(rate, seconds, timeout):
-    usual = lognormal(0.05, 0.5)
-    service = PoolService(
-        1000, since_the_first(lambda elapsed, now: math.inf if elapsed > 2 and random.random() < 0.2 else usual(now))
-    )
+    service = with_a_server_of_five_that_hangs()
     async with client_of(service, timeout=timeout) as client:
         ended = await send_at_random(client, rate, seconds)
         assert idle(client)
     assert check(service, ended).keys() == {"ACCEPTED", "UNKNOWN"}
     assert max(send.seconds for send in ended if send.outcome == "ACCEPTED") < 1.0
+
+
+@virtual
+async def test_requests_that_hang_count_for_the_cap():
+    service = with_a_server_of_five_that_hangs()
+    async with client_of(service, limits=Limits(in_flight=20)) as client:
+        await send_at_random(client, 100, 10)
+    assert service.most_in_flight == 20
 
 
 @pytest.mark.parametrize("broken", [answer(502, after=0.01), reset_before(after=0.01)])
