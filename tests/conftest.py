@@ -78,7 +78,8 @@ def pytest_make_parametrize_id(val, argname):
         return ascii(f"{val}")[1:-1][:60]
     if isinstance(val, int | float | None):
         return f"{argname}={val}"
-    name = getattr(val, "__name__", ascii(sorted(val) if isinstance(val, set) else val))
+    name = ascii(sorted(val) if isinstance(val, set) else val)
+    name = getattr(val, "__name__", getattr(val, "name", " ".join(name.split())))
     if name == "<lambda>":
         name = " ".join(val.__code__.co_names)
     return re.sub(r"<(?:[a-z]+ )?(\S+)(?: object)? at 0x[^>]+>", r"\1", name)[:60]
