@@ -76,15 +76,14 @@ class SqlQuery(DuckdbSource):
         for name in map(os.path.expanduser, map(str, _names_in(db, tables))):
             name = re.sub("^file:(//(localhost)?)?", "", name)
             listing = found_files(os.path.join(self._folder, name))
-            if not listing.paths:
-                continue
-            listing.check_regular()
-            if os.getcwd() != self._folder and not os.path.isabs(name):
-                raise ValidationError(
-                    f"the query names files in {printable(self._folder)}, which was the working directory before: "
-                    "write their absolute paths"
-                )
-            yield listing
+            if listing.paths:
+                listing.check_regular()
+                if os.getcwd() != self._folder and not os.path.isabs(name):
+                    raise ValidationError(
+                        f"the query names files in {printable(self._folder)}, which was the working directory before: "
+                        "write their absolute paths"
+                    )
+                yield listing
 
 
 # A JSON value's text. DuckDB has lost the digits that the file has for a number that is not an integer.
@@ -131,11 +130,10 @@ class _Source(msgspec.Struct):
         """Create the view, with text in the columns that feed the ids. Return False if the file can't be read so."""
         types = {**self.types, **self.text}
         # DuckDB would write the number 1e3 as the text 1000.0.
-        texts = self.text.items() if self.reader == "JSON" else ()
-        values = {column: text.replace("VARCHAR", "JSON") for column, text in texts}
-        if not {"VARCHAR", "VARCHAR[]"}.issuperset(self.text.values()) or _has_numbered(types, values):
+        values = {name: text.replace("VARCHAR", "JSON") for name, text in self.text.items() if self.reader == "JSON"}
+        if not {"VARCHAR", "VARCHAR[]"}.issuperset(self.text.values()) or (values and _has_numbered(types)):
             return False
-        call = _call_with(self.call, self._option({**types, **values})) if self.text else self.call
+        call = _call_with(self.call, self._option({**types, **values}))
         written = [f"{_WRITTEN[kind].format(quoted(column))} AS {quoted(column)}" for column, kind in values.items()]
         replaced = f" REPLACE ({', '.join(written)})" if written else ""
         db.execute(f"CREATE OR REPLACE TEMP VIEW {self.table} AS SELECT *{replaced} FROM {call}")
@@ -153,22 +151,21 @@ class _Source(msgspec.Struct):
         return printable(f"{self._option({**types, **dict.fromkeys(kept, 'VARCHAR')})} in {self.named}", 2000)
 
     def _option(self, types: Mapping[str, str]) -> str:
-        """Return the option that states types. In CSV, DuckDB still guesses the other types."""
+        """Return the option that states types, if there is a text. In CSV, DuckDB still guesses the other types."""
         name, columns = ("types", self.text) if self.reader == "CSV" else ("columns", types)
+        if not self.text:
+            return ""
         return f"{name} = {{{', '.join(f'{literal(column)}: {literal(types[column])}' for column in columns)}}}"
 
 
 def _call_with(call: str, *options: str) -> str:
-    return ", ".join([call.removesuffix(")"), *options]) + ")"
+    return call[:-1] + "".join(f", {each}" for each in options if each) + call[-1]
 
 
-def _has_numbered(names: Iterable[str], texts: Mapping[str, str]) -> bool:
-    """Return True if DuckDB may have numbered a JSON key that differs from another only in case: no key in the file.
-
-    It matters only if some are read as ``texts``.
-    """
+def _has_numbered(names: Iterable[str]) -> bool:
+    """Return True if DuckDB may have numbered a JSON key that differs from another only in case: no key in the file."""
     folded = {name.casefold() for name in names}
-    return bool(texts) and any(re.sub(r"_\d+$", "", name) in folded - {name} for name in folded)
+    return any(re.sub(r"_\d+$", "", name) in folded - {name} for name in folded)
 
 
 def _show(db: Connection, sql: str, sources: Sequence[_Source]) -> bool:
@@ -185,8 +182,7 @@ def _reader_of(db: Connection, select: str) -> str | None:
     with suppress(duckdb_module().Error):
         [(_, plan)] = db.execute(f"EXPLAIN (FORMAT json) {select}").fetchall()
         # Those that end in _OBJECTS guess no types.
-        found = re.search(r'"READ_(CSV|N?D?JSON)(_AUTO)? *"', plan)
-        return found[1].removeprefix("ND") if found else ""
+        return next(iter(re.findall(r'"READ_(?:ND)?(CSV|JSON)(?:_AUTO)? *"', plan)), "")
     return None
 
 
@@ -283,7 +279,8 @@ def _constants(db: Connection, expression: Json) -> Iterator[Any]:
 
 
 def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
-    tree = _called(db, "serialize_sql", f"FROM pushsdk_{len(sources)}")
+    name = f"pushsdk_{len(sources)}"
+    tree = _called(db, "serialize_sql", f"FROM {name}")
     select = tree["statements"][0]["node"]
     table = select["from_table"]
     select["from_table"] = {**node, "alias": "", "sample": None, "column_name_alias": []}
@@ -297,14 +294,13 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
         file = _name_of(node)
         alias = file.rpartition("/")[2].partition(".")[0]
         call = f"read_{reader.lower()}({literal(file)})" if reader else call
-    name, named = table["table_name"], call
+    named = call
     if reader == "CSV":
         call = _plain_call(db, call)
     db.execute(f"CREATE TEMP TABLE {name} AS FROM {call} LIMIT 0")
     sources.append(_Source(name, named, call, reader, column_types(db, name)))
-    table.update(alias=node["alias"] or alias, sample=node["sample"], column_name_alias=node["column_name_alias"])
-    node.clear()
-    node.update(table)
+    # DuckDB passes over the function, which stays.
+    node.update(table, alias=node["alias"] or alias, sample=node["sample"], column_name_alias=node["column_name_alias"])
 
 
 # Guesses lose users or change ids, as their signs may come late, or belong to an id. The first options that a file can
@@ -312,6 +308,8 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
 _QUOTES = ("quote = '\"', escape = '\"'", "quote = '\"'", "quote = ''")
 # As many rows as DuckDB looks at to guess.
 _SAMPLE = "LIMIT 20480"
+# The options in a call, as name = value or name := value. Texts, and the columns in a struct, are passed over.
+_STATED = re.compile(r"struct_pack\((?:'[^']*'|[^'()])*\)|'[^']*'|(\w+)\"? :?= ")
 
 
 def _plain_call(db: Connection, call: str) -> str:
@@ -319,12 +317,13 @@ def _plain_call(db: Connection, call: str) -> str:
 
     Raises ValidationError if DuckDB guesses others or leaves out first lines, as these may have ids.
     """
-    quotes = ("",) if re.search(r'\("(quote|escape)" =', call) else _QUOTES
-    comments = "" if '("comment" =' in call else "comment = ''"
+    stated = {*_STATED.findall(call.lower())}
+    quotes = ("",) if stated & {"quote", "escape"} else _QUOTES
+    comments = "" if "comment" in stated else "comment = ''"
     for quote in quotes:
-        plain = _call_with(call, *filter(None, (quote, comments)))
+        plain = _call_with(call, quote, comments)
         with suppress(duckdb_module().Error):
-            if _may_lose(db, call, plain):
+            if _may_lose(db, call, plain, stated):
                 break
             return plain
     db.execute(f"FROM {call} {_SAMPLE}").fetchall()  # raises if the file is no CSV
@@ -335,14 +334,14 @@ def _plain_call(db: Connection, call: str) -> str:
     )
 
 
-def _may_lose(db: Connection, call: str, plain: str) -> object:
+def _may_lose(db: Connection, call: str, plain: str, stated: set[str]) -> object:
     """Return something true if ids may be lost by a guess."""
     names = column_types(db, plain)
-    whole = {} if '("skip" =' in call else column_types(db, _call_with(plain, "skip = 0"))
+    whole = {} if "skip" in stated else column_types(db, _call_with(plain, "skip = 0"))
     return (
         # With stated names, DuckDB takes a first row of texts for a header.
-        re.search(r'^(?!.*"header" =).*\("(names|column(s|_names))" =', call)
+        ("header" not in stated and stated & {"names", "columns", "column_names"})
         # Among the lines that DuckDB skips is a header, as in a file made from files with other columns.
-        or (whole != names and names.keys() & re.split(r"\W+", str(whole)))
+        or (whole != names and names.keys() & re.split("[,;|\t]", ",".join(whole)))
         or db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall()
     )

@@ -51,7 +51,7 @@ TRACED = [
     ("SELECT user_id FROM 'lat*.csv' TABLESAMPLE 100% WHERE country = 'NO'", NO),
     ("SELECT uid AS user_id FROM './late.csv' AS l(uid) WHERE country = 'NO'", NO),
     ("SELECT column0 AS user_id FROM 'bare.csv' WHERE column1 = 'NO'", NO),
-    ("SELECT user_id FROM read_csv('bare.csv', names = ['user_id', 'c'], header = false) WHERE c = 'NO'", NO),
+    ("SELECT user_id FROM read_csv('bare.csv', names = ['user_id', 'c'], Header := false) WHERE c = 'NO'", NO),
     ("SELECT unnest(tags) AS user_id FROM 'uuid.jsonl'", ["007"]),
     # Hidden by a cast, a function, a name.
     ("SELECT CAST(user_id AS VARCHAR) AS user_id FROM 'late.csv' WHERE country = 'NO'", NO),
@@ -96,7 +96,7 @@ TRACED = [
     ("SELECT n, user_id FROM (FROM 'optout.csv' ORDER BY n DESC LIMIT 1)", ["20999"]),
     ("SELECT user_id FROM 'text.csv' WHERE user_id < 'b' ORDER BY user_id LIMIT 1", ["ann"]),
     ("SELECT user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY md5(user_id::VARCHAR) LIMIT 9", sorted(NO)),
-    ("FROM read_csv('optout.csv', types = {'user_id': 'VARCHAR'}) ORDER BY user_id DESC LIMIT 1", ["9999"]),
+    ("FROM read_csv('optout.csv', types = {'user_id': 'VARCHAR'}, SKIP = 0) ORDER BY user_id DESC LIMIT 1", ["9999"]),
     ("FROM (PIVOT 'late.csv' ON country IN ('NO') USING sum(amount) GROUP BY user_id) WHERE \"NO\" > 2", ["1e3"]),
     ("SELECT DISTINCT ON (country) user_id FROM 'late.csv' WHERE country = 'NO' ORDER BY age + 1", ["1e3"]),
     ("SELECT p.user_id FROM 'p.parquet' p JOIN 'late.csv' l ON l.user_id = p.user_id WHERE age > 3", ["1000", "1004"]),
@@ -264,11 +264,11 @@ def test_a_line_that_looks_like_a_comment_or_a_title_may_have_an_id(tmp_path):
     made(tmp_path, "marked.csv", "n,user_id\n#1,ann\n2,bob#3\n3,eve\n")
     assert refused(lambda: Audience.query(f"FROM '{marked}'")).endswith(f"or comment = '' in read_csv('{marked}')")
     assert ids_of(Audience.query(f"FROM read_csv('{marked}', comment = '#')")) == ["bob", "eve"]
-    made(tmp_path, "marked.csv", "# from our database\nuser_id,n\n007,x\n")
+    made(tmp_path, "marked.csv", "# each user_id in our database\nuser_id,n\n007,x\n")
     assert ids_of(Audience.query(f"FROM '{marked}'")) == ["007"]
     made(tmp_path, "marked.csv", "user_id\nann\nuser_id,n\nbob,1\n")
     assert "skip = 0" in refused(lambda: Audience.query(f"FROM '{marked}'"))
-    assert "header = " in refused(lambda: Audience.query(f"FROM read_csv('{marked}', columns = {{'user_id': 'TEXT'}})"))
+    assert "header = " in refused(lambda: Audience.query(f"FROM read_csv('{marked}', COLUMNS := {{'header': 'TEXT'}})"))
 
 
 @pytest.mark.parametrize(
