@@ -164,12 +164,12 @@ class AttemptTimes:
         hung = number not in self._waiting
         if not (status or hung):
             self._note_unanswered(now, status == 0)
-        is_accepted = bool(status and status < 300)
+        is_accepted = status and status < 300
         if is_accepted or not (self.is_stalled or hung or seconds <= self.usual):
             self._measure(seconds, crowd)
-        self.withdrawn(sent)
-        if is_accepted:
-            self._answered = max(self._answered, number)
+        self._hanging -= self._waiting.pop(number, None) is None
+        if is_accepted and number > self._answered:
+            self._answered = number
         return hung
 
     def _note_unanswered(self, now: float, is_broken: bool) -> None:
