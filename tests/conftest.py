@@ -26,8 +26,8 @@ os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
 
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
-# A busy machine may be slow to run an example or to generate values.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine may be slow to run an example or to generate values. Each run has the same examples.
+settings.register_profile("patient", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 # A shell's background job ignores Ctrl-C, one of nohup SIGHUP, and so would every command that is started here.
