@@ -79,7 +79,7 @@ def pytest_make_parametrize_id(val, argname):
     if isinstance(val, int | float | None):
         return f"{argname}={val}"
     name = ascii(sorted(val) if isinstance(val, set) else val)
-    name = getattr(val, "__name__", getattr(val, "name", None)) or " ".join(name.split())
+    name = getattr(val, "__name__", getattr(val, "name", None)) or name
     if name == "<lambda>":
         name = " ".join(val.__code__.co_names)
     return re.sub(r"<(?:[a-z]+ )?(\S+)(?: object)? at 0x[^>]+>", r"\1", name)[:60]

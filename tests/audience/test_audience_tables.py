@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 import tempfile
 
 import duckdb
@@ -259,7 +260,11 @@ def test_sql_that_is_not_one_select_is_an_error_at_once(sql, tmp_path, monkeypat
         # No variable of the program, which is here in ``text``, and no network.
         ("SELECT * FROM text", "the query: Catalog Error: Table with name text does not exist!"),
         ("SELECT 1 FROM 's3://bucket/users.parquet'", "only local files are read, download it first"),
-        (f"SELECT 1{'+ 1' * 500}", "the query: it has too many nested terms"),
+        # More than Python's JSON can read before 3.13.
+        (
+            f"SELECT 1{'+ 1' * 500}",
+            "the query: it has too many nested terms" if sys.version_info.minor < 13 else "the query: no column",
+        ),
         ('WITH "u.csv" AS (SELECT 1 AS user_id) FROM "u.csv"', "the query: a name in WITH or REPLACE has a dot"),
         ("FROM 'nobody.parquet'", "the query: IO Error: No files found that match"),
         ('SELECT "a\x1b[2J" FROM range(1)', "a?[2J"),

@@ -137,8 +137,9 @@ async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeou
 
 def with_a_server_of_five_that_hangs():
     usual = lognormal(0.05, 0.5)
-    hangs = since_the_first(lambda elapsed, now: math.inf if elapsed > 2 and random.random() < 0.2 else usual(now))
-    return PoolService(1000, hangs)
+    return PoolService(
+        1000, since_the_first(lambda elapsed, now: math.inf if elapsed > 2 and random.random() < 0.2 else usual(now))
+    )
 
 
 @pytest.mark.parametrize(("rate", "seconds", "timeout"), [(100, 20, 30.0), (400, 10, 3.0)])
