@@ -55,7 +55,7 @@ class _Line:
             self.slope = self._joint / self._spread
 
     def queued(self, usual: float) -> float:
-        """Return the part that is a queue in the usual seconds, if that is certain."""
+        """Return how much an attempt's usual seconds are due to a queue, as a share, if that is certain."""
         # The coefficient of determination; both are 0 after thousands of attempts that took exactly as long.
         explained = self.slope * self._joint
         certain = explained / (max(explained, self._scatter) or 1.0)
@@ -84,7 +84,7 @@ class AttemptTimes:
         self._hanging, self._share = 0, 0.0
         # The others that wait for a response, in the order in which they began: number and time.
         self._waiting: dict[int, float] = {}
-        # The number that began last, and was accepted: it has overtaken those before. A refusal is done sooner.
+        # The last number that was accepted: it has overtaken those before. A refusal overtakes none, as it is faster.
         self._answered = 0
         #: An attempt's mean seconds, and the seconds that it does not exceed in all likelihood; 0 while unknown.
         self.usual = self.likely = 0.0
