@@ -30,7 +30,7 @@ SHELL = {
 
 
 class Exit(IntEnum):
-    """The exit code of a command."""
+    """A command's exit code."""
 
     DONE = 0
     """All users were accepted, or the command did its work."""
@@ -59,7 +59,7 @@ class CommandError(Exception):
 
 
 def text_of(error: Exception, **others: str) -> str:
-    """Return the text of a package error or warning, with command line options, or ``others``."""
+    """Return a package error's or warning's text, with command line options, or ``others``."""
     from pushsdk._core.errors import Wording  # imported late: --help does not need it
 
     text = error.args[0] if error.args else ""
@@ -72,7 +72,7 @@ def usage_error(text: str) -> CommandError:
 
 
 def command_error(error: "PushError") -> CommandError:
-    """Return a CommandError with the text of a package error."""
+    """Return a CommandError with a package error's text."""
     # Imported late: --help needs neither.
     from pushsdk._core import errors
     from pushsdk._core.outcome import Outcome

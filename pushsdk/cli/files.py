@@ -117,7 +117,7 @@ def read_object(option: str, text: str) -> dict[str, Any]:
 
 
 def decoded(content: bytes, kind: Any) -> Any:
-    """Return the value of a JSON text. Raises ValueError with the rule that the text breaks, and where."""
+    """Return a JSON text's value. Raises ValueError with the rule that the text breaks, and where."""
     content = content.removeprefix(codecs.BOM_UTF8)
     try:
         return msgspec.json.decode(content, type=kind)

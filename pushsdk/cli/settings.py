@@ -35,7 +35,7 @@ _PASSWORD = re.compile(r"(?<=//).*(?=@)|(?<=\?).*|^(?!.*//|sqlite:|memory:).*")
 _COMMAND_TIMEOUT = 60.0  # seconds: a password manager may ask for a password first
 
 RetryName = Literal["safe", "collapsible", "at-least-once", "none"]
-# The kind of each setting. The option is --name-with-dashes, the variable PUSHSDK_NAME, the key in the file `name`.
+# Each setting's kind. The option is --name-with-dashes, the variable PUSHSDK_NAME, the key in the file `name`.
 SETTINGS: Mapping[str, Any] = {
     "base_url": str,
     "timeout": Duration,
@@ -240,7 +240,7 @@ def _read_settings(file: Path, source: str = "") -> Tables:
 
 
 def _read_toml(file: Path, source: str) -> tuple[dict[str, Any], int]:
-    """Return content and mode of a TOML file. Its owner must be the user, or root."""
+    """Return a TOML file's content and mode. Its owner must be the user, or root."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_MAX_BYTES)
@@ -316,7 +316,7 @@ def _client_settings(values: Mapping[str, Any], key: Secret | None) -> ClientSet
 
 
 def _typed(source: str, value: object, kind: Any) -> Any:
-    """Return the value of a setting with its type. Raises ConfigurationError."""
+    """Return a setting's value with its type. Raises ConfigurationError."""
     with suppress(msgspec.ValidationError):  # the check words the error
         # Variables are texts, so a text may stand for a number.
         value = msgspec.convert(value, kind, strict=not isinstance(value, str))

@@ -43,7 +43,7 @@ Addresses = list[tuple[Any, ...]]
 
 
 class Finding(Struct, frozen=True):
-    """The result of one check, with the fix if it failed."""
+    """One check's result, with the fix if it failed."""
 
     check: str
     state: State
@@ -211,7 +211,7 @@ def _print_settings(settings: InForce, problems: Mapping[str, str]) -> None:
 
 
 def _text_of(name: str, value: Any) -> str:
-    """Return the value of a setting, for people."""
+    """Return a setting's value, for people."""
     if value is None:
         return no_file() if name == "config" else _UNSET.get(name, "not set")
     if isinstance(value, bool):

@@ -33,7 +33,7 @@ def previews(message: Mapping[str, Any], fields: Mapping[str, Any]) -> list[dict
 
 
 def _rows(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a notification, each with its style."""
+    """Yield a notification's lines, each with its style."""
     switches = {"iosEnabled": "iOS", "androidEnabled": "Android"}
     platforms = ", ".join(platform for name, platform in switches.items() if shown.get(name)) or "no platform"
     yield f"[{shown['language']}] {platforms}", "cyan"

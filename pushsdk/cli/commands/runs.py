@@ -92,7 +92,7 @@ _WIDTH_SAMPLE = 1000  # rows that decide how wide the user id column is
 
 
 class Job(NamedTuple):
-    """The input of a run; ``requests`` if each user has one."""
+    """A run's input; ``requests`` if each user has one."""
 
     audience: Audience
     message: Mapping[str, Any]
@@ -133,7 +133,7 @@ class BroadcastOptions(MessageOptions):
         return audience.exclude(*excluded, primary_key=self.primary_key)
 
     def job(self, source: str | None) -> Job:
-        """Return the input of a run. Warn about placeholders that nothing fills."""
+        """Return a run's input. Warn about placeholders that nothing fills."""
         message, fields = self.read()
         users, dedupe = self.users(source), not self.no_dedupe
         if self.personalize is None:
