@@ -8,7 +8,7 @@ from contextlib import closing
 from itertools import islice, takewhile
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from pushsdk._core.errors import RunPlanError
 from pushsdk._runs.plan import Notes
@@ -80,7 +80,7 @@ def split(plan: Journal, *, durable: bool) -> None:
     """
     if plan.notes.ended is not None or not plan.users:
         return
-    header, left_out = msgspec.structs.replace(plan.header, parts=0), (plan.duplicates, plan.excluded)
+    header, notes = replace(plan.header, parts=0), plan.notes
     parts = plan.header.parts
     for number, path in enumerate(_files(plan.path.parent, parts)):
         first, last = (place * plan.chunks // parts for place in (number, number + 1))
@@ -92,6 +92,6 @@ def split(plan: Journal, *, durable: bool) -> None:
                 if block := list(islice(chunks, _CHUNKS)):
                     part.add(block)
                 else:
-                    part.seal(duplicates=left_out[0], excluded=left_out[1])
-        left_out = 0, 0
-    plan.commit([], Notes(ended=time.time()))
+                    part.seal(duplicates=notes.duplicates, excluded=notes.excluded)
+        notes = Notes()  # counted once
+    plan.commit([], replace(plan.notes, ended=time.time()))

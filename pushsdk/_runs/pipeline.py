@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import asdict, force_setattr
+from msgspec.structs import asdict, force_setattr, replace
 
 from pushsdk._core.decisions import DELIVERED
 from pushsdk._core.errors import RunFileError
@@ -25,7 +25,7 @@ from pushsdk._io.engine import Engine
 from pushsdk._io.file_names import AnyPath
 from pushsdk._io.sender import guarded
 from pushsdk._runs.log import RunFileLog
-from pushsdk._runs.plan import Chunk, ChunkRequest, Notes, UserRange
+from pushsdk._runs.plan import Chunk, ChunkRequest, UserRange
 from pushsdk._runs.progress import OnProgress, Pace
 from pushsdk._runs.run_file.file import filled_in, run_path
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
@@ -304,8 +304,9 @@ class Pipeline:
 
     def _note(self, *, ended: float | None = None) -> None:
         reason = None if ended is None else self.stopping.reason
-        notes = Notes(self._sender.answers.copy(), self.ended or ended, reason)
-        if notes != self._journal.notes:
+        known, answers = self._journal.notes, self._sender.answers.copy()
+        notes = replace(known, answers=answers, ended=self.ended or ended, stop_reason=reason)
+        if notes != known:
             self._log.note(notes)
 
     def _report(self) -> None:

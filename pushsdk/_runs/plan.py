@@ -77,8 +77,12 @@ ANOTHER_TEXT = "another text"  # stands for the texts that are not kept
 
 
 class Notes(GuardedValue, frozen=True):
-    """Facts about how a run is sent, for its reports: the requests do not depend on these facts."""
+    """Facts about a run's plan and its sending, for its reports: the requests do not depend on these facts."""
 
+    duplicates: int = 0
+    """Source ids that the plan leaves out because they occurred before."""
+    excluded: int = 0
+    """Excluded users that the plan leaves out."""
     answers: dict[str, int] = {}  # noqa: RUF012 - each Struct gets a copy
     """Counts of the answers to requests that were not accepted, by status and text, which may name users."""
     ended: float | None = None

@@ -67,11 +67,9 @@ class History:
         #: Events that may not follow the previous state.
         self.nonsense = []
         for (data,) in log:
-            entry = decode(data)
-            # Else it says why a process ended the run.
-            if isinstance(entry, list):
-                for start, stop, (state, _, _, resent) in entry:
-                    self._play(RESENT if state == "CLAIMED" and resent else STATES.index(state), slice(start, stop))
+            events, _ = decode(data)
+            for start, stop, (state, _, _, resent) in events:
+                self._play(RESENT if state == "CLAIMED" and resent else STATES.index(state), slice(start, stop))
 
     def _play(self, state, piece):
         before = set(self.states[piece])

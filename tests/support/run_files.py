@@ -69,7 +69,6 @@ def seen(journal):
     return (
         journal.header,
         journal.sealed,
-        journal.duplicates,
         journal.chunks,
         journal.users,
         journal.notes,

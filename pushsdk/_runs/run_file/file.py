@@ -29,9 +29,7 @@ Connection = sqlite3.Connection
 
 # In the first page, where `file` and SQLite's tools find them: "push", and the schema version.
 APPLICATION = 0x70757368
-FORMAT = 6
-# Format 5 has no ``not_after``.
-OLDEST = 5
+FORMAT = 7
 PAGE = 4096
 SCHEMA = tuple(re.findall("^CREATE[^;]+", text_beside(__name__, "schema.sql"), re.MULTILINE))
 # Seconds to wait for the lock of a reader or a backup.
@@ -395,11 +393,9 @@ def _identify(run_path: RunFilePath) -> None:
         db.close()
     if application != APPLICATION:
         raise run_file_error(run_path.path, _FOREIGN)
-    if version > FORMAT:
-        raise run_file_error(run_path.path, "it was made by a newer pushsdk: update this one")
-    if version < OLDEST:
-        older = "it was made by an older pushsdk: resume it with that version"
-        raise run_file_error(run_path.path, older if version > 0 else _DAMAGED)
+    if version != FORMAT:
+        why = f"it has format {version}, and this pushsdk reads format {FORMAT}: use the version that made it"
+        raise run_file_error(run_path.path, why)
 
 
 def why_failed(error: BaseException, next_step: str = "try again", *, otherwise: str = _DAMAGED) -> str:

@@ -1,10 +1,9 @@
-"""The run journal: its plan, its event log, and the state of every user now. Nothing here awaits.
+"""The run journal: its plan, its log, and the state of every user now. Nothing here awaits.
 
-Missing and changed rows are detected, except for missing notes: the seal counts and digests the plan, the checksum in
-each log row continues the checksum from the row before, and the head names the log's last row.
+The first row in the log seals the plan. Missing and changed rows are detected by one chain of checksums: over the
+header, the checksums in the plan's rows, and the log, whose last row the head names.
 """
 
-import hashlib
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -30,10 +29,7 @@ PLAN_ROWS, LOG_ROWS = 16, 256
 PACK = 16 * 1024
 
 # One statement, so all values come from the same commit.
-_SELECT_ENDS = (
-    "SELECT meta.data, meta.crc, head.seq, head.crc, (SELECT max(seq) FROM log) FROM meta, head WHERE meta.id = 1"
-)
-_SELECT_NOTES = "SELECT data, crc FROM meta WHERE id = 2"
+_SELECT_ENDS = "SELECT header.data, header.crc, head.seq, head.crc, (SELECT max(seq) FROM log) FROM header, head"
 _SELECT_PLAN = "SELECT first, data, crc FROM plan WHERE first >= ? ORDER BY first LIMIT ?"
 _SELECT_PACK = "SELECT first, data, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
 _SELECT_LOG = "SELECT data, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
@@ -62,24 +58,6 @@ class Damaged(Exception):
     """The bytes are not the bytes that were written."""
 
 
-class Seal(msgspec.Struct, frozen=True, array_like=True):
-    """The summary of a complete plan."""
-
-    chunks: int
-    users: int
-    duplicates: int
-    digest: bytes
-    """SHA-256 over the plan rows' checksums."""
-    excluded: int = 0
-
-
-class Meta(msgspec.Struct, frozen=True, array_like=True):
-    """The header, and the seal once the plan is complete."""
-
-    header: Header
-    seal: Seal | None
-
-
 class Journal:
     """One run and its file. Made by ``open`` or ``open_or_create``. For one thread at a time.
 
@@ -92,12 +70,6 @@ class Journal:
         # The reason for CLAIMED users. Set by ``_open``.
         self._claimed = IN_FLIGHT[True]
         self.header = header
-        #: True once the plan is complete. Set by ``seal``, with ``duplicates`` and ``excluded``.
-        self.sealed = False
-        #: Duplicate ids that were left out.
-        self.duplicates = 0
-        #: Excluded users.
-        self.excluded = 0
         #: The notes. Set by ``apply``.
         self.notes = Notes()
         # Both are changed after each commit, so they match the file.
@@ -105,9 +77,7 @@ class Journal:
         self.states = UserStates()
         # Positions of each chunk's first user, then the position after the last user.
         self._offsets = array("Q", [0])
-        # SHA-256 over the plan rows' checksums.
-        self._digest = hashlib.sha256()
-        # Number and checksum of the log's last row.
+        # Number of the log's last row, and the checksum of all rows so far. Set by ``_open`` and ``open_or_create``.
         self._seq = 0
         self._crc = 0
         # The plan row that was read last: its first chunk's number, and its chunks.
@@ -120,12 +90,12 @@ class Journal:
         ``durable`` commits survive a power failure, at the price of some syncs per commit. Raises RunFileError if the
         path holds anything else.
         """
-        meta = _encode(Meta(header, None))
+        data, crc = _encode(header)
         run_path = RunFilePath(path, write=True)
 
         def fill(db: Connection) -> None:
-            db.execute("INSERT INTO meta VALUES (1, ?, ?)", meta)
-            db.execute("INSERT INTO head VALUES (1, 0, ?)", meta[1:])
+            db.execute("INSERT INTO header VALUES (?, ?)", (data, crc))
+            db.execute("INSERT INTO head VALUES (0, ?)", (crc,))
 
         with run_path.released_on_error():
             while not run_path.make():
@@ -137,7 +107,9 @@ class Journal:
             except RunFileError:
                 run_path.drop()
                 raise
-        return cls(run_path, file, header)
+        journal = cls(run_path, file, header)
+        journal._crc = crc
+        return journal
 
     @classmethod
     def open(cls, path: Path, *, write: bool, durable: bool = False) -> "Journal":
@@ -162,6 +134,11 @@ class Journal:
     def users(self) -> int:
         return self.states.users
 
+    @property
+    def sealed(self) -> bool:
+        """Return True if the plan is complete."""
+        return self._seq > 0
+
     def check_planned(self) -> None:
         """Raise RunFileError if the plan is incomplete: nothing was sent, and nothing can be."""
         if not self.sealed:
@@ -174,20 +151,14 @@ class Journal:
         insert = "INSERT INTO plan VALUES (?, ?, ?)"
         self._file.commit(lambda db: db.executemany(insert, rows), outcome=Outcome.NOT_SENT)
         for _, _, crc in rows:
-            self._digest.update(b"%d," % crc)
+            self._continue(crc)
         self._extend([chunk.users for chunk in chunks])
 
     def seal(self, *, duplicates: int, excluded: int = 0) -> None:
         """Mark the plan as complete. From now on it can be sent and never changes."""
-        seal = Seal(self.chunks, self.users, duplicates, self._digest.digest(), excluded)
-        data, crc = _encode(Meta(self.header, seal))
-
-        def work(db: Connection) -> None:
-            db.execute("UPDATE meta SET data = ?, crc = ? WHERE id = 1", (data, crc))
-            db.execute("UPDATE head SET crc = ?", (crc,))
-
-        self._file.commit(work, outcome=Outcome.NOT_SENT)
-        self.sealed, self.duplicates, self.excluded, self._crc = True, duplicates, excluded, crc
+        notes = Notes(duplicates=duplicates, excluded=excluded)
+        self.commit([], notes)
+        self.apply([], notes)
 
     def commit(self, events: Sequence[Event], notes: Notes | None = None, *, at_once: bool = False) -> None:
         """Commit ``events``, and new notes, in one transaction. ``apply`` them afterwards, in the thread that reads.
@@ -195,16 +166,14 @@ class Journal:
         Raises RunFileError if that fails; the journal then accepts no further writes.
         """
         seq = self._seq + 1
-        data, crc = _encode(events, self._crc)
+        data, crc = _encode((events, notes), self._crc)
 
         def work(db: Connection) -> None:
             # The INSERT fails if another process has written a row despite the lock.
             db.execute("INSERT INTO log VALUES (?, ?, ?)", (seq, data, crc))
             db.execute("UPDATE head SET seq = ?, crc = ?", (seq, crc))
-            if notes is not None:
-                db.execute("INSERT OR REPLACE INTO meta VALUES (2, ?, ?)", _encode(notes))
 
-        self._file.commit(work, outcome=Outcome.UNKNOWN, at_once=at_once)
+        self._file.commit(work, outcome=Outcome.UNKNOWN if self.sealed else Outcome.NOT_SENT, at_once=at_once)
         self._seq, self._crc = seq, crc
 
     def apply(self, events: Sequence[Event], notes: Notes | None = None) -> None:
@@ -302,40 +271,38 @@ class Journal:
                 if len(ends) != 1:
                     raise Damaged
                 *row, last, last_crc, newest = ends[0]
-                meta = _decode(_META, row)
-                journal = cls(run_path, file, meta.header)
+                journal = cls(run_path, file, _decode(_HEADER, row))
                 journal._claimed, journal._crc = claimed, row[1]
-                journal._read_plan(meta.seal)
-                journal._read_log(last)
-                for notes in file.read(_SELECT_NOTES):
-                    journal.notes = _decode(_NOTES, notes)
-                if (journal._seq, journal._crc, newest or 0) != (last, last_crc, last) or (last and not journal.sealed):
+                if last:
+                    journal._read_plan()
+                    journal._read_log(last)
+                if (journal._seq, journal._crc, newest or 0) != (last, last_crc, last):
                     raise Damaged
                 return journal
             except Damaged:
                 raise file.damaged() from None
 
-    def _read_plan(self, seal: Seal | None) -> None:
+    def _read_plan(self) -> None:
         while rows := self._file.read(_SELECT_PLAN, self.chunks, PLAN_ROWS):
             for first, *row in rows:
                 if first != self.chunks:
                     raise Damaged
                 self._extend([chunk.users for chunk in _decode(_CHUNKS, row, first)])
-                self._digest.update(b"%d," % row[1])
-        if seal is not None:
-            if seal != Seal(self.chunks, self.users, seal.duplicates, self._digest.digest(), seal.excluded):
-                raise Damaged
-            self.sealed, self.duplicates, self.excluded = True, seal.duplicates, seal.excluded
+                self._continue(row[1])
 
     def _read_log(self, last: int) -> None:
         while rows := self._file.read(_SELECT_LOG, self._seq, last, LOG_ROWS):
             for row in rows:
-                events = _decode(_EVENTS, row, self._crc)
+                events, notes = _decode(_ENTRY, row, self._crc)
                 self._seq, self._crc = self._seq + 1, row[1]
                 try:
-                    self.apply(events)
+                    self.apply(events, notes)
                 except ValueError:
                     raise Damaged from None
+
+    def _continue(self, crc: int) -> None:
+        """Have the chain of checksums go on with that of a row in the plan."""
+        self._crc = crc32(b"%d," % crc, self._crc)
 
     def _extend(self, sizes: Sequence[int]) -> None:
         for users in sizes:
@@ -352,10 +319,9 @@ class Journal:
 
 
 _encoder = msgspec.msgpack.Encoder()
-_META = msgspec.msgpack.Decoder(Meta)
-_NOTES = msgspec.msgpack.Decoder(Notes)
+_HEADER = msgspec.msgpack.Decoder(Header)
 _CHUNKS = msgspec.msgpack.Decoder(list[Chunk])
-_EVENTS = msgspec.msgpack.Decoder(list[Event])
+_ENTRY = msgspec.msgpack.Decoder(tuple[list[Event], Notes | None])
 
 
 def _encode(value: object, crc: int = 0) -> tuple[bytes, int]:
