@@ -6,12 +6,12 @@ Origin are checked first.
 
 import hmac
 from collections.abc import Iterable, Mapping
-
-from pushsdk.emulator.store.records import Endpoint
+from typing import Literal
 
 HOST = "127.0.0.1"  # asyncio's default would be every interface
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 PREFIX = "/external/api"
+Endpoint = Literal["push", "campaigns"]
 ENDPOINTS: Mapping[str, Endpoint] = {f"{PREFIX}/v1/push": "push", f"{PREFIX}/v1/campaigns": "campaigns"}
 
 

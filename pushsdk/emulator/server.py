@@ -23,7 +23,6 @@ from pushsdk.emulator.http_io import PRIVATE, Connection, abort, connection_of, 
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import ServiceLimits
 from pushsdk.emulator.service import PushService
-from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import InboxRef, Store
 from pushsdk.emulator.store.records import Campaign, Push, RequestSummary
 from pushsdk.emulator.store.search import parse
@@ -94,8 +93,6 @@ class Server(web.Server):
             return await self._service.handle(request) if page is None else page
         except Refused as refused:
             return refuse(refused, PRIVATE)
-        except StoreError as error:
-            return refuse(Refused(507, str(error)), PRIVATE)
         except RequestPayloadError:  # the body is incomplete
             return abort(request)
 

@@ -16,14 +16,14 @@ from aiohttp import web
 from pushsdk._core.models import MobilePush
 from pushsdk._core.words import count as counted
 from pushsdk.emulator.faults import Fault, headers_of
-from pushsdk.emulator.guard import ENDPOINTS, Guard, Refused
+from pushsdk.emulator.guard import ENDPOINTS, Endpoint, Guard, Refused
 from pushsdk.emulator.http_io import abort, connection_of, cut, json_response, read_body, refuse
 from pushsdk.emulator.inboxes import Inboxes, InboxState
 from pushsdk.emulator.limits import Limiter
-from pushsdk.emulator.shapes import Unreadable, check_strictly, read_campaign, read_push
+from pushsdk.emulator.shapes import check_strictly, read_campaign, read_push
 from pushsdk.emulator.store.database import StoreError
 from pushsdk.emulator.store.queries import Store
-from pushsdk.emulator.store.records import Endpoint, Preview, RequestRecord, Unmatched
+from pushsdk.emulator.store.records import Preview, RequestRecord, Unmatched
 
 _MAX_UNMATCHED = 100
 _MAX_TEXT = 300  # characters per text in a list
@@ -66,8 +66,6 @@ class PushService:
             inbox = self.inboxes.of(request.headers["Api-Key"])
         except Refused as refused:
             return self._refuse_unmatched(request, refused)
-        except StoreError as error:
-            return self._refuse_unmatched(request, Refused(507, str(error)))
         return await self.receive(request, inbox, self.record(inbox, ENDPOINTS[request.path]))
 
     def record(self, inbox: InboxState, endpoint: Endpoint) -> RequestRecord:
@@ -107,18 +105,15 @@ class PushService:
 
     def _examine(self, limiter: Limiter, record: RequestRecord) -> None:
         """Read the body into the record. Raises `Refused` if the service would refuse the request."""
-        try:
-            if record.endpoint == "push":
-                push = read_push(record.body)
-                record.user_ids, record.digest = push.user_ids, push.digest()
-                _describe(record, push.message)
-            else:
-                record.campaign = str(uuid.uuid4())
-                _describe(record, read_campaign(record.body).message or MobilePush())
-            if limiter.limits.strict:
-                check_strictly(record.endpoint, record.body)
-        except Unreadable as error:
-            raise Refused(400, str(error)) from None
+        if record.endpoint == "push":
+            push = read_push(record.body)
+            record.user_ids, record.digest = push.user_ids, push.digest()
+            _describe(record, push.message)
+        else:
+            record.campaign = str(uuid.uuid4())
+            _describe(record, read_campaign(record.body).message or MobilePush())
+        if limiter.limits.strict:
+            check_strictly(record.endpoint, record.body)
         limiter.check(user_ids=record.user_ids, size=len(record.body), now=asyncio.get_running_loop().time())
 
     async def _respond(
@@ -141,7 +136,7 @@ class PushService:
             self.store.write(record)
         except StoreError as error:
             record.id, record.accepted = 0, False  # the failure can be in the commit, after the insert set the id
-            return refuse(Refused(507, str(error)))
+            return refuse(error)
         if self._log is not None:
             text = record.error or " ".join(_described(record))
             self._report(record.time, "POST", f"/v1/{record.endpoint}", record.status or "no response", text)

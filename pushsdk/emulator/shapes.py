@@ -7,7 +7,6 @@ names no required field: ``PushBody`` and ``_NEEDED`` are simulated.
 
 import hashlib
 import json
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, TypeVar
@@ -15,19 +14,19 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core.lint import SHOWN, LintNode, lint, nodes
-from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest
+from pushsdk._core.lint import SHOWN, LintNode, nodes, problems
+from pushsdk._core.models import CampaignRequest, MobilePush, PushRequest
 from pushsdk._core.paths import show_path
-from pushsdk._core.words import near_word
 from pushsdk._texts import text_beside
+from pushsdk.emulator.guard import Refused
 
 LARGE = 64 * 1024
 """Bytes beside the users up to which a body is analyzed: 16 times the limit of a device, 0.3 s of work."""
 _MAX_USER_IDS = 4 * 1024 * 1024  # bytes
 
-# A push's userIds and message are required by `PushBody`, texts and platforms by _NEEDED_TOO.
+# A push's userIds and message are required by `PushBody`, texts and platforms by `lint`.
 _NEEDED: dict[str, dict[str, str]] = json.loads(text_beside(__name__, "needed.json"))
-_NEEDED_TOO = {"no-text", "no-platform"}  # lint rules
+_REFUSED = {"near-name", "unknown-field", "no-text", "no-platform"}  # lint rules
 
 T = TypeVar("T")
 
@@ -47,10 +46,6 @@ class PushBody(PushRequest, frozen=True, kw_only=True):
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big", signed=True)
 
 
-class Unreadable(ValueError):
-    """The body is invalid for the endpoint; the text contains the path, never a value."""
-
-
 class _UserList(Struct, frozen=True, rename="camel"):
     user_ids: msgspec.Raw = msgspec.Raw()
 
@@ -65,10 +60,10 @@ def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         error = "JSON is nested too deeply"
     except ValueError as invalid:
         error = str(invalid)
-    raise Unreadable(error if " - at " in error else f"{error} - at `$`")
+    raise Refused(400, error if " - at " in error else f"{error} - at `$`")
 
 
-# Each decodes a body: a push send request, a campaign create request. They raise `Unreadable`.
+# Each decodes a body: a push send request, a campaign create request. They raise `Refused`, never with a value.
 read_push: Callable[[bytes], PushBody] = partial(_read, msgspec.json.Decoder(PushBody))
 read_campaign: Callable[[bytes], CampaignRequest] = partial(_read, msgspec.json.Decoder(CampaignRequest))
 READERS = {"push": read_push, "campaigns": read_campaign}
@@ -86,40 +81,22 @@ def is_large(body: bytes) -> bool:
 
 
 def check_strictly(endpoint: str, body: bytes) -> None:
-    """Raise `Unreadable` for a request that strict refuses; the text contains the path, never a value."""
+    """Raise `Refused` for a readable body that strict refuses; the text contains the path, never a value."""
     model = PushRequest if endpoint == "push" else CampaignRequest
     if is_large(body):
-        raise Unreadable(f"over {LARGE} bytes beside the users, which is more than devices accept - at `$`")
+        raise Refused(400, f"over {LARGE} bytes beside the users, which is more than devices accept - at `$`")
     value = _read(msgspec.json.Decoder(), body)
-    tree = [(show_path(node.path), node) for node in nodes(value, model)]
-    for path, node in tree:  # before types are checked: `userIDs` is unknown, not a missing `userIds`
-        _check_names(path, node)
-    READERS[endpoint](body)
-    for path, node in tree:
-        _check_values(path, node)
-    for problem in lint(value):
-        if problem.code in _NEEDED_TOO:
-            raise Unreadable(f"{problem.message} - at `{problem.path}`")
-
-
-def _check_names(path: str, node: LintNode) -> None:
-    for name in node.fields:
-        if name not in node.model.__struct_encode_fields__:
-            raise Unreadable(f"unknown field{_hint(name, node.model)} - at `{path}`")
+    for node in nodes(value, model):
+        _check_values(show_path(node.path), node)
+    for problem in problems(value, model, ()):
+        if problem.code in _REFUSED:
+            raise Refused(400, f"{problem.message} - at `{problem.path}`")
 
 
 def _check_values(path: str, node: LintNode) -> None:
     for (kind, name), shown in SHOWN.items():
         if node.model is kind and node.fields.get(name, shown) != shown:
-            raise Unreadable(f"unknown value, the interface shows only {shown} - at `{path}.{name}`")
+            raise Refused(400, f"unknown value, the interface shows only {shown} - at `{path}.{name}`")
     for name, advice in _NEEDED.get(node.model.__name__, {}).items():
         if not node.fields.get(name):
-            raise Unreadable(f"missing {name}: {advice} - at `{path}`")
-
-
-def _hint(name: str, model: type[Model]) -> str:
-    """Return the field's name and a similar known name; nothing if the name may be a text or an id instead."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,39}", name):
-        return ""
-    near = near_word(name, model.__struct_encode_fields__)
-    return f' "{name}", did you mean "{near}"?' if near else f' "{name}": leave it out'
+            raise Refused(400, f"missing {name}: {advice} - at `{path}`")

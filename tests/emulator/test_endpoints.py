@@ -138,7 +138,7 @@ async def test_each_request_is_a_line_in_the_log(running):
     assert [line[9:] for line in lines] == [
         'POST /v1/push 204 1 user "Hello"',
         f'POST /v1/push 503 2 users "{"T" * 60}" (fault busy)',
-        'POST /v1/push 400 unknown field "titel", did you mean "title"? - at `$.message`',
+        "POST /v1/push 400 unknown field, did you mean title? - at `$.message.titel`",
         'POST /v1/push no response 1 user "Hello" (fault cut, accepted)',
         'POST /v1/campaigns 200 "Hello"',
         "POST /external/api/v1/push 401 the Api-Key header is missing or empty",

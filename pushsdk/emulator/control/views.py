@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from pushsdk._core.lint import Problem, lint
 from pushsdk.emulator.faults import Rules
+from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.phones import Notification, Platform, PushView, notifications
-from pushsdk.emulator.shapes import LARGE, READERS, Unreadable, is_large
+from pushsdk.emulator.shapes import LARGE, READERS, is_large
 from pushsdk.emulator.snippets import curl
 from pushsdk.emulator.store.records import Delivered, RequestSummary, UserCount
 
@@ -124,8 +125,8 @@ def lint_result(endpoint: str, fields: Mapping[str, Any]) -> LintResult:
         return LintResult(None, [_too_large(body)])
     try:
         READERS[endpoint](body)
-    except Unreadable as unreadable:
-        error = str(unreadable)
+    except Refused as refused:
+        error = refused.error
     return LintResult(error, lint(fields))
 
 

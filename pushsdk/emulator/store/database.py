@@ -12,6 +12,7 @@ from pushsdk._io.files import lock
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import FileFormat, FileRefused, connect, open_database
 from pushsdk._texts import text_beside
+from pushsdk.emulator.guard import Refused
 
 _BUSY = 5.0  # seconds; only a foreign program can lock the file
 _CACHE_KIB = 16_384
@@ -22,8 +23,11 @@ _SCHEMA = text_beside(__name__, "schema.sql")
 _FORMAT = FileFormat(name="emulator store", application_id=0x70656D75, version=7, schema=_SCHEMA)  # "pemu"
 
 
-class StoreError(Exception):
+class StoreError(Refused):
     """The store's file can't be used; the text states the reason and the fix."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(507, text)
 
 
 class Database:

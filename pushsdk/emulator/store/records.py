@@ -1,11 +1,11 @@
 """The values that the store keeps and returns: requests, pushes, campaigns, users."""
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-Endpoint = Literal["push", "campaigns"]
+from pushsdk.emulator.guard import Endpoint
 
 
 class Redacted(Struct, frozen=True):
