@@ -835,8 +835,16 @@ RUNS = [
     ),
     Bug(
         "the time of a stopped process counts as an outage",
-        "_runs.stopping:SendingClock.now",
-        "return self._loop.time()",
+        "_runs.stopping:Stopping.tick",
+        """
+            while True:
+                started = self._timers.loop.time()
+                await asyncio.sleep(TICK)
+                is_sending()
+                self._seconds += self._timers.loop.time() - started
+                self.check()
+                self.may_begin()
+        """,
         "tests/runs/test_runs.py::test_an_hour_of_a_stopped_process_is_no_outage",
     ),
     Bug(

@@ -246,9 +246,8 @@ class Pipeline:
 
         steps = self._steps(waiter, go_on)
         try:
-            with self.stopping.clock:
-                attempt = next(steps)
-                await waiter
+            attempt = next(steps)
+            await waiter
         except asyncio.CancelledError:
             if attempt:  # pragma: no branch - the last request may have ended in the same turn
                 # Cancelled again where it waits, which records its outcome.
@@ -296,11 +295,13 @@ class Pipeline:
             self._sender.reject(part, verdict)
         return False
 
-    def _tick(self) -> None:
+    def _tick(self) -> bool:
+        """Return True: the run sends from its begin to its end."""
         self._report()
         self._note()
         if (asked := self._journal.stop_asked()) is not None:
             self.stopping.stop(asked.by, asked.reason)
+        return True
 
     def _note(self, *, ended: float | None = None) -> None:
         reason = None if ended is None else self.stopping.reason

@@ -161,17 +161,16 @@ class ChunkSender:
         If an earlier attempt was UNKNOWN, the request is never split. Returns the parts that were given up because the
         message seems to be to blame. Their users are PENDING: ``reject`` or deliver the parts later.
         """
-        with self.stopping.clock:
-            whole = first.chunk
-            parts = [whole] if first.has_slot or first.in_doubt else list(within(whole, self.engine.sizes, whole.frame))
-            if len(parts) > 1:
-                return await self._split(self._splitter(whole, parts))
-            verdict = await self._send(first)
-            if verdict is not None and verdict.outcome is REJECTED:
-                splitter = self._splitter(whole, [])
-                if not self._report(splitter, whole, verdict):
-                    return await self._split(splitter)
-            return []
+        whole = first.chunk
+        parts = [whole] if first.has_slot or first.in_doubt else list(within(whole, self.engine.sizes, whole.frame))
+        if len(parts) > 1:
+            return await self._split(self._splitter(whole, parts))
+        verdict = await self._send(first)
+        if verdict is not None and verdict.outcome is REJECTED:
+            splitter = self._splitter(whole, [])
+            if not self._report(splitter, whole, verdict):
+                return await self._split(splitter)
+        return []
 
     def reject(self, part: ChunkRequest, verdict: Verdict) -> None:
         """Settle as REJECTED a part that was given up: the message was rejected for every user tried alone."""

@@ -1,4 +1,4 @@
-"""The end of a run: by its caller, or by the stop policy, whose clock runs only while something is sent."""
+"""The end of a run: by its caller, or by the stop policy, which counts the time while something is sent."""
 
 import asyncio
 import logging
@@ -29,38 +29,6 @@ def too_late(end: datetime | None) -> StopReason | None:
     return StopReason("not_after", f"not to be sent after {end.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
 
 
-class SendingClock:
-    """Seconds spent sending: the loop's clock, not counting times without a delivery or in a stopped process.
-
-    ``Stopping.tick`` reads it twice a second, so the loop was blocked or stopped during a longer gap. The clock runs
-    during ``with`` blocks.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._last_reading = loop.time()
-        self._deliveries = 0
-        #: The seconds so far that were not spent sending.
-        self.excluded = 0.0
-
-    def now(self) -> float:
-        now = self._loop.time()
-        gap = now - self._last_reading
-        self.excluded += max(0.0, gap - 2 * TICK) if self._deliveries else gap
-        self._last_reading = now
-        return now - self.excluded
-
-    def __enter__(self) -> None:
-        if not self._deliveries:
-            self.now()
-        self._deliveries += 1
-
-    def __exit__(self, *_: object) -> None:
-        if self._deliveries == 1:
-            self.now()
-        self._deliveries -= 1
-
-
 class Stopping:
     """Stops one run. Made inside the event loop."""
 
@@ -75,8 +43,10 @@ class Stopping:
     ) -> None:
         self._timers = timers
         self._rate_limiter = rate_limiter
-        self.clock = SendingClock(timers.loop)
-        self._monitor = StopMonitor(policy or StopPolicy(), self.clock.now())
+        # Seconds spent sending, and those at the end of the last pause. Counted in ticks, so a stopped process or a
+        # blocked loop adds one at most.
+        self._seconds, self._paused_until = 0.0, 0.0
+        self._monitor = StopMonitor(policy or StopPolicy(), self._seconds)
         # Requests that wait for a slot or after a failure: ``stop`` wakes them.
         self._waiting: set[DeadlineScope] = set()
         self._not_after = not_after
@@ -92,11 +62,17 @@ class Stopping:
             self.stop(late.by, late.reason)
         return self.reason is None
 
-    async def tick(self, report: Callable[[], object] = lambda: None) -> None:
-        """Call ``report`` and check the stop policy twice a second until cancelled, even if no request completes."""
+    async def tick(self, is_sending: Callable[[], object]) -> None:
+        """Check the stop policy twice a second until cancelled, even if no request completes.
+
+        The time counts only if ``is_sending`` returns something true.
+        """
         while True:
             await asyncio.sleep(TICK)
-            report()
+            if is_sending():
+                self._seconds += TICK
+            if self._rate_limiter.pause_left(self._timers.loop.time()):
+                self._paused_until = self._seconds
             self.check()
             self.may_begin()
 
@@ -121,19 +97,17 @@ class Stopping:
 
     def settled(self, outcome: Outcome, users: int, status: UserStatus) -> None:
         """Record the final outcome for a request and its users."""
-        self._monitor.settled(outcome, users, status.status, self.clock.now(), status.reason)
+        self._monitor.settled(outcome, users, status.status, self._seconds, status.reason)
         if outcome is not ACCEPTED:
             self.check()
 
     def released(self, status: UserStatus) -> None:
         """Record a request whose users stay pending, and why."""
-        self._monitor.released(status.status, self.clock.now(), status.reason)
+        self._monitor.released(status.status, self._seconds, status.reason)
         self.check()
 
     def check(self) -> None:
         """Stop if the stop policy says so."""
-        now = self.clock.now()
-        paused_until = self._rate_limiter.paused_until - self.clock.excluded
-        reason = self._monitor.stop_reason(now, paused_until=paused_until)
+        reason = self._monitor.stop_reason(self._seconds, paused_until=self._paused_until)
         if reason is not None:
             self.stop("stop_policy", reason)

@@ -143,7 +143,7 @@ class PlanSender:
         """Send until all is complete, or the sending stops. Raises input and claim store errors."""
         engine = self._engine
         engine.work.runs.add(self)
-        ticker = engine.loop.create_task(self._sender.stopping.tick())
+        ticker = engine.loop.create_task(self._sender.stopping.tick(lambda: self._in_work))
         with engine.work.including(self):
             try:
                 async with asyncio.TaskGroup() as in_flight:
