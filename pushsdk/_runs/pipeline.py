@@ -30,7 +30,7 @@ from pushsdk._runs.progress import OnProgress, Pace
 from pushsdk._runs.run_file.file import filled_in, run_path
 from pushsdk._runs.run_file.journal import IN_DOUBT, PENDING, Journal
 from pushsdk._runs.sender import ChunkAttempt, ChunkSender
-from pushsdk._runs.stopping import StopEvent
+from pushsdk._runs.stopping import StopEvent, Stopping
 
 logger = logging.getLogger("pushsdk")
 OnUnknown = Literal["skip", "resend"]
@@ -76,19 +76,20 @@ class Pipeline:
         self._settings = settings
         self._engine = engine
         self._log = RunFileLog(journal, loop=engine.loop, offload=engine.offload)
+        not_after = min(filter(None, (journal.header.not_after, settings.not_after)), default=None)
+        #: Ends the run early.
+        self.stopping = Stopping(
+            engine.timers, engine.limiter.rate_limiter, settings.stop_policy, not_after=not_after, event=settings.stop
+        )
         self._sender = ChunkSender(
             engine,
             self._log,
             settings.sending,
             settings.credentials,
-            stop_policy=settings.stop_policy,
-            not_after=min(filter(None, (journal.header.not_after, settings.not_after)), default=None),
+            self.stopping,
             varied=journal.header.message is None,
             resends=settings.on_unknown == "resend",
-            stop=settings.stop,
         )
-        #: Ends the run early.
-        self.stopping = self._sender.stopping
         self._sender.answers.update(journal.notes.answers)
         self._sender.message.accepted = journal.states.count(UserState.ACCEPTED) > 0
         # Users with an unknown outcome come last. Listed now: those who become UNKNOWN during this run are not resent.

@@ -9,7 +9,6 @@ import logging
 import math
 import random
 from collections import Counter
-from datetime import datetime
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -32,14 +31,13 @@ from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import ACCEPTED, REJECTED, Attempt, Failure, Outcome, Verdict, mutable, verdict_of
 from pushsdk._core.policy import Options
 from pushsdk._core.splitting import MessageRecord, Rejected, Splitter, within
-from pushsdk._core.stop_policy import StopPolicy
 from pushsdk._core.user_states import UserState, UserStatus
 from pushsdk._core.words import count
 from pushsdk._io.credentials import Credentials
 from pushsdk._io.engine import Engine
 from pushsdk._io.request import ClaimedRequest, WholePart
 from pushsdk._runs.plan import ANOTHER_TEXT, MOST_ANSWERS, ChunkRequest, UserRange
-from pushsdk._runs.stopping import StopEvent, Stopping
+from pushsdk._runs.stopping import Stopping
 
 logger = logging.getLogger("pushsdk")
 
@@ -115,17 +113,12 @@ class ChunkSender:
         log: RunLog,
         options: Options,
         credentials: Credentials,
+        stopping: Stopping,
         *,
-        stop_policy: StopPolicy | None,
         varied: bool,
         resends: bool = False,
-        not_after: datetime | None = None,
-        stop: StopEvent | None = None,
     ) -> None:
-        """``varied``: every chunk has its own message. ``resends``: requests with an UNKNOWN outcome are resent.
-
-        No request is begun after the time ``not_after``, or once ``stop`` is set.
-        """
+        """``varied``: every chunk has its own message. ``resends``: requests with an UNKNOWN outcome are resent."""
         #: The client's parts.
         self.engine = engine
         #: The record of the run.
@@ -137,9 +130,7 @@ class ChunkSender:
         self._varied = varied
         self._resends = resends
         #: Ends the sending early.
-        self.stopping = Stopping(
-            engine.timers, engine.limiter.rate_limiter, stop_policy, not_after=not_after, event=stop
-        )
+        self.stopping = stopping
         #: The record of responses to the message that all chunks share.
         self.message = MessageRecord()
         # Held by the chunk that tests whether the message is to blame.

@@ -38,9 +38,10 @@ class Stopping:
         rate_limiter: RateLimiter,
         policy: StopPolicy | None,
         *,
-        not_after: datetime | None,
-        event: StopEvent | None,
+        not_after: datetime | None = None,
+        event: StopEvent | None = None,
     ) -> None:
+        """No request is begun after the time ``not_after``, or once ``event`` is set."""
         self._timers = timers
         self._rate_limiter = rate_limiter
         # Seconds spent sending, and those at the end of the last pause. Counted in ticks, so a stopped process or a

@@ -21,6 +21,7 @@ from pushsdk._runs.claim_entry import ClaimEntry, ClaimRequest, Ranges
 from pushsdk._runs.claim_log import ClaimLog, claim_error
 from pushsdk._runs.plan import ChunkRequest, StopCause, UserRange
 from pushsdk._runs.sender import ChunkSender, for_one_attempt
+from pushsdk._runs.stopping import Stopping
 from pushsdk.arrow._chunks import PreparedChunk, outcome_schema
 
 # Chunks whose outcomes wait to be fetched by the caller, beside the chunks in flight.
@@ -127,7 +128,8 @@ class PlanSender:
         self._claims = log
         plan_log = PlanLog(log, for_one_attempt(options).timeout.attempt)
         self._in_work = plan_log.in_work
-        self._sender = ChunkSender(engine, plan_log, options, credentials, stop_policy=stop_policy, varied=varied)
+        self._stopping = Stopping(engine.timers, engine.limiter.rate_limiter, stop_policy)
+        self._sender = ChunkSender(engine, plan_log, options, credentials, self._stopping, varied=varied)
         self._outcomes = outcomes
         # The task that begins chunks. Set by ``run``.
         self._feeder: asyncio.Task[None]
@@ -143,7 +145,7 @@ class PlanSender:
         """Send until all is complete, or the sending stops. Raises input and claim store errors."""
         engine = self._engine
         engine.work.runs.add(self)
-        ticker = engine.loop.create_task(self._sender.stopping.tick(lambda: self._in_work))
+        ticker = engine.loop.create_task(self._stopping.tick(lambda: self._in_work))
         with engine.work.including(self):
             try:
                 async with asyncio.TaskGroup() as in_flight:
@@ -157,7 +159,7 @@ class PlanSender:
 
     def stop(self, by: StopCause, reason: str) -> None:
         """Send nothing more. Go on with what is recorded, unless outcomes are no longer fetched."""
-        self._sender.stopping.stop(by, reason)
+        self._stopping.stop(by, reason)
         if by == "closed":
             self._fail(
                 ClientClosedError("it was closed before the end of the plan: call again with the same plan and run")
@@ -192,7 +194,7 @@ class PlanSender:
             self._changed.clear()
             has_room = len(self._in_work) + self._outcomes.qsize() < limiter.limit + AHEAD
             if has_room and (
-                limiter.run_requests - self._sender.waiting < limiter.limit or self._sender.stopping.reason is not None
+                limiter.run_requests - self._sender.waiting < limiter.limit or self._stopping.reason is not None
             ):
                 return
             await self._changed.wait()
@@ -206,7 +208,7 @@ class PlanSender:
             )
         self._failure = self._failure or error
         self._feeder.cancel()
-        self._sender.stopping.stop("failure", f"stopped by {type(error).__name__}")
+        self._stopping.stop("failure", f"stopped by {type(error).__name__}")
 
     async def _send_chunk(self, chunk: ChunkInFlight) -> None:
         """Send a chunk until all its users are settled or the sending stops, and put its outcomes into the queue."""
@@ -220,7 +222,7 @@ class PlanSender:
         except Exception as error:  # noqa: BLE001 - another payload, ClaimStoreError or a bug, raised to the caller
             self._fail(error, chunk.prepared)
         else:
-            reason = self._sender.stopping.reason
+            reason = self._stopping.reason
             unsent = "" if reason is None else reason.reason
             self._outcomes.put(functools.partial(batch_of, chunk.prepared.users, entry.states(), unsent))
         finally:
@@ -232,7 +234,7 @@ class PlanSender:
         """Send to pending users, also to those whose claim another process withdraws meanwhile."""
         entry = chunk.entry
         await self._begin(chunk)
-        while self._sender.stopping.reason is None and not chunk.is_left_pending and (ranges := chunk.pending()):
+        while self._stopping.reason is None and not chunk.is_left_pending and (ranges := chunk.pending()):
             await self._send_ranges(chunk, ranges)
             self._is_resumed |= entry.others is not None
             if chunk.error is not None:
