@@ -136,13 +136,13 @@ RETRIES = [
         "a retry is made past its call's deadline",
         "_io.sender:RequestSender._allows",
         "return not self.work.closed",
-        "tests/io/test_retrying.py::test_a_failure_that_may_not_be_retried_is_not",
+        "tests/io/test_retrying.py::test_a_failure_that_may_not_be_retried_does_not_enter_the_loop",
     ),
     Bug(
         "a failure that may not be retried is retried",
-        "_core.policy:RetryPolicy.should_retry",
-        "return True",
-        "tests/io/test_retrying.py::test_a_failure_that_may_not_be_retried_is_not",
+        "_io.sender:RequestSender._may_go_on",
+        "return request.failure is None",
+        "tests/io/test_retrying.py::test_a_failure_that_may_not_be_retried_does_not_enter_the_loop",
     ),
     Bug(
         "a refused key is not asked for again",

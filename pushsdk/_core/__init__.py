@@ -17,8 +17,8 @@ request
     rejected: ``splitting`` decides, ``_io.batch_sender`` sends the parts. ``_io.pending`` settles the calls.
 attempt
     One try of a request, with the method and path of ``operations``. ``_io.sender`` makes attempts under deadlines and
-    the retry budget; ``policy`` decides on retries and delays, ``_io.retrying`` asks tenacity's strategies. A stale
-    connection is noticed by ``_io.fast_post.HttpConnection`` and replaced within the attempt, by ``_io.sender``.
+    the retry budget; ``policy`` decides on retries and delays, ``_io.retrying`` runs the loop. A stale connection is
+    noticed by ``_io.fast_post.HttpConnection`` and replaced within the attempt, by ``_io.sender``.
 evidence
     Facts of one attempt: bytes written, status, failure. ``_io.fast_post`` and ``_io.session_post`` record them, and
     nothing changes them afterwards.

@@ -58,6 +58,8 @@ class Engine:
         offload: Offload = in_thread,
     ) -> None:
         """``transport`` replaces aiohttp, and ``offload`` the threads for runs' blocking work: for tests."""
+        from pushsdk._io.retrying import retry  # imported early by ``Lifetime``
+
         emit = None if settings.on_event is None else guarded("on_event", settings.on_event, loop)
         cap = most_in_flight(settings.limits, settings.session)
         self.settings = settings
@@ -78,6 +80,7 @@ class Engine:
             backlog=self.backlog,
             counters=counters,
             work=self.work,
+            retry=retry,
             replacements=cap + 1,
             emit=emit,
             observer=observer,

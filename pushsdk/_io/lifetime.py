@@ -51,10 +51,13 @@ class Lifetime:
 
         None if there are no claims.
         """
-        # What asyncio imports to look a host up. Not at the first send: a fork during another thread's import leaves a
-        # module that the child can't import, or a lock that it waits for.
+        # Here, not above: these would double the time that this package takes to import. And not at the first send: a
+        # fork during another thread's import leaves a module that the child can't import, or a lock that it
+        # waits for. The first two are what asyncio imports to look a host up.
         import concurrent.futures.thread  # noqa: F401 - see above
         import encodings.idna  # noqa: F401 - see above
+
+        import pushsdk._io.retrying  # noqa: F401 - see above
 
         frame = caller_frame()
         #: The line that made the client, for the warning if the client is never closed.

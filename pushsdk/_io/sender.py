@@ -1,4 +1,4 @@
-"""Sending one request: its first attempt, its retries, stale connections and rotated keys.
+"""Sending one request: its first attempt, its retries (by ``retrying``), stale connections and rotated keys.
 
 Knows pushes and campaigns as bytes. Returns a verdict; never raises for an outcome.
 """
@@ -11,14 +11,13 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from pushsdk._core.error_mapping import error_for
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import AttemptEnded, ClientPaused, Event, RetryScheduled, SendNotBegun
 from pushsdk._core.judging import judge, plain_attempt
@@ -31,7 +30,6 @@ from pushsdk._io.backlog import Backlog
 from pushsdk._io.credentials import NoKey, rekey
 from pushsdk._io.limiter import ConcurrencyLimiter
 from pushsdk._io.request import ApiRequest, Flight, Transport
-from pushsdk._io.retrying import next_wait, record, state_of
 from pushsdk._io.timers import DeadlineScope, Respond, TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.work import Work
@@ -78,6 +76,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
     backlog: Backlog
     counters: Counters
     work: Work
+    retry: "Callable[[RequestSender, ApiRequest], Awaitable[None]]"
     replacements: int
     """A stale pooled connection is replaced at most this often: then every connection in the pool had been stale."""
     emit: Callable[[Event], None] | None
@@ -99,7 +98,7 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self.counters.requests += 1
             is_accepted = await self._has_turn(request, has_slot=has_slot) and await self._attempt(request)
             self.end_span(request)  # of an attempt that had no turn
-        if not is_accepted:
+        if not is_accepted and self._may_go_on(request):
             await self._retry(request)
         elif is_accepted and request.own == 1:
             self.budget.refund()
@@ -166,6 +165,11 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         finally:
             self.release(request, now)
 
+    async def wait(self, request: ApiRequest, seconds: float) -> None:
+        """Wait between two attempts. Sets ``request.failure`` if the wait is cut short."""
+        with self._queued(request):
+            await asyncio.sleep(seconds)
+
     @contextmanager
     def _queued(self, request: ApiRequest) -> Iterator[None]:
         """Count the request as queued during the block. Sets ``request.failure`` if the block is cut short."""
@@ -179,37 +183,20 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
             self.backlog.leave(users, size)
         request.failure = scope.expired
 
-    async def _retry(self, request: ApiRequest) -> None:
-        """Retry the request until an attempt is accepted, or no other attempt is allowed."""
-        state = state_of(request.options.policy)
-        while request.failure is None:
-            if state is not None:
-                record(state, request.number, error_for(request.verdict()))
-            try:
-                wait = await next_wait(request, state)
-            except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
-                logger.error("a tenacity strategy of the RetryPolicy raised %s; not retried", type(error).__name__)
-                return
-            if wait is None or not self._may_retry(request, wait) or await self._again(request, wait):
-                return
-
-    async def _again(self, request: ApiRequest, wait: float) -> bool:
-        """Make the next attempt after ``wait`` seconds. Return True if it was accepted."""
+    async def again(self, request: ApiRequest) -> bool:
+        """Make the next attempt. Return True if it was accepted."""
         retried, is_accepted = request.attempts[-1], False
-        with self._queued(request):
-            await asyncio.sleep(wait)
-        request.number += 1
         if request.failure is None and await self._has_turn(request, has_slot=False):
             is_accepted = await self._attempt(request)
         if is_accepted or request.failure is Failure.REKEYED:  # then no attempt was made
             self.budget.refund(retry_cost(retried))
         return is_accepted
 
-    def _may_retry(self, request: ApiRequest, wait: float) -> bool:
-        """Return True, and pay, if client, deadline and budget allow another attempt after ``wait`` seconds."""
-        if not self._allows(request, wait):
+    def may_retry(self, request: ApiRequest, number: int, wait: float) -> bool:
+        """Return True, and pay, if deadline, pause and budget allow attempt ``number + 1`` after ``wait`` seconds."""
+        if request.failure is not None or not self._allows(request, wait):
             return False
-        last, number, endpoint, users = request.attempts[-1], request.number, request.operation.name, request.users
+        last, endpoint, users = request.attempts[-1], request.operation.name, request.users
         self.budget.spend(retry_cost(last))
         self.counters.retries += 1
         message = "retry of %s for %s after attempt %d (%s), in %.3f s"
@@ -217,6 +204,16 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if self.emit is not None:
             self.emit(RetryScheduled(endpoint=endpoint, users=users, number=number, wait=wait, attempt=last))
         return True
+
+    def _may_go_on(self, request: ApiRequest) -> bool:
+        """Return True if a second attempt is possible, so that most failures don't pay for tenacity's loop."""
+        policy = request.options.policy
+        if request.failure is not None or (policy.max_attempts == 1 and policy.stop is None):
+            return False
+        if policy.retry is not None:
+            return True
+        is_retried = policy.should_retry(request.attempts[-1], collapsible=request.is_collapsible)
+        return is_retried and self._allows(request, 0.0)
 
     def _allows(self, request: ApiRequest, wait: float) -> bool:
         """Return True if client, deadline and budget allow a retry after ``wait`` seconds. Else set the failure."""
@@ -231,6 +228,14 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         elif self.budget.tokens < retry_cost(last):
             request.failure = Failure.BUDGET
         return request.failure is None
+
+    async def _retry(self, request: ApiRequest) -> None:
+        try:
+            await self.retry(self, request)
+        except PushError:
+            pass
+        except Exception as error:  # noqa: BLE001 - a caller's strategy must not cost the outcome
+            logger.error("a tenacity strategy of the RetryPolicy raised %s; not retried", type(error).__name__)
 
     async def _has_turn(self, request: ApiRequest, *, has_slot: bool) -> bool:
         """Return True if the request has a slot, and time for an attempt. Else it has no slot."""

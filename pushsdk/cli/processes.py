@@ -44,6 +44,8 @@ Children = dict[Any, BaseProcess]
 @contextmanager
 def waiting_processes(number: int) -> Iterator[Children]:
     """Start processes that wait for their job, and ignore signals until then. At the end, those left are killed."""
+    import pushsdk._io.retrying  # noqa: F401 - or each process has to at its first request
+
     # A fork has all modules, which an interpreter takes 0.3 s of CPU time to load. With threads a fork is not safe, and
     # neither is it on other systems than Linux.
     context: Any = get_context("fork" if len(glob("/proc/self/task/*")) == 1 else "spawn")

@@ -51,6 +51,20 @@ async def test_how_often_each_policy_tries(behavior, policy, message, attempts, 
     assert len({request.body for request in service.requests}) == 1
 
 
+@pytest.fixture
+def loops(monkeypatch):
+    """A list that grows by one whenever a request enters tenacity's loop."""
+    loops = []
+    enter = tenacity.AsyncRetrying.__call__
+
+    def entered(loop, *args, **options):
+        loops.append(loop)
+        return enter(loop, *args, **options)
+
+    monkeypatch.setattr(tenacity.AsyncRetrying, "__call__", entered)
+    return loops
+
+
 @pytest.mark.parametrize(
     ("behavior", "options"),
     [
@@ -64,13 +78,14 @@ async def test_how_often_each_policy_tries(behavior, policy, message, attempts, 
     ],
 )
 @virtual
-async def test_a_failure_that_may_not_be_retried_is_not(behavior, options):
+async def test_a_failure_that_may_not_be_retried_does_not_enter_the_loop(behavior, options, loops):
     service = FakeService(then=behavior)
     async with client_of(service, **options) as client:
         error = await outcome_of(client.send("a", MESSAGE))
     assert isinstance(error, PushError)
     assert ("budget" in str(error)) is ("retry_tokens" in options)
     assert len(service.requests) == 1
+    assert loops == []
 
 
 @virtual

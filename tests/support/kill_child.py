@@ -7,6 +7,7 @@ import resource
 import signal
 
 from pushsdk import AsyncPushClient, Batching, Limits, PushError, PushRequest, RetryPolicy, StopPolicy, Timeout, cli
+from pushsdk._io import retrying  # noqa: F401 - so that no child has to import it
 from pushsdk.arrow import push_batches
 from support.arrow_plans import plan
 from support.claim_stores import store_at_place
