@@ -43,7 +43,7 @@ class InboxState:
 
 
 class Inboxes:
-    """The inboxes by Api-Key and by public name, created at the first use, by any thread."""
+    """The inboxes by public name, created at the first use, by any thread."""
 
     def __init__(self, store: Store, *, rules: Rules, limits: ServiceLimits) -> None:
         self.store = store
@@ -52,8 +52,7 @@ class Inboxes:
         self.rules: Rules = rules
         self.limits = limits
         self._lock = threading.RLock()  # held while a state is created or reset, so that each inbox has one state
-        self._by_key: dict[str, InboxState] = {}
-        self._by_name: dict[str, InboxState] = {}
+        self._states: dict[str, InboxState] = {}  # by public name
         self.all: InboxState = InboxState(ALL_INBOXES, rules=rules, limits=limits)  # only for reading requests
 
     def set_rules(self, rules: Rules) -> None:
@@ -71,16 +70,15 @@ class Inboxes:
         return dict(hits)
 
     def _without_own_rules(self) -> list[InboxState]:
-        return [inbox for inbox in tuple(self._by_name.values()) if not inbox.own_rules]
+        return [inbox for inbox in tuple(self._states.values()) if not inbox.own_rules]
 
     def of(self, api_key: str) -> InboxState:
         """Return the inbox for this key. Raises `Refused` if there are too many, `StoreError` if the store fails."""
         with self._lock:
-            if api_key not in self._by_key:
-                if len(self._by_key) >= _MAX_INBOXES:
-                    raise Refused(507, f"there are {_MAX_INBOXES} inboxes: restart the emulator, or use fewer keys")
-                self._by_key[api_key] = self._state(self.store.inbox(api_key))
-            return self._by_key[api_key]
+            found = self._states.get(self.store.name_of(api_key))
+            if found is None and len(self._states) >= _MAX_INBOXES:
+                raise Refused(507, f"there are {_MAX_INBOXES} inboxes: restart the emulator, or use fewer keys")
+            return found or self._state(self.store.inbox(api_key))
 
     def named(self, name: str) -> InboxState | None:
         """Return the inbox with this public name."""
@@ -90,7 +88,7 @@ class Inboxes:
 
     def views(self) -> list[InboxView]:
         """Return all inboxes, the one with the latest request first."""
-        views = [(view, self._by_name.get(view.inbox, self).rules) for view in self.store.inboxes()]
+        views = [(view, self._states.get(view.inbox, self).rules) for view in self.store.inboxes()]
         return [msgspec.structs.replace(view, faults=len(rules.faults)) for view, rules in views]
 
     def reset(self, inbox: InboxState) -> None:
@@ -102,6 +100,6 @@ class Inboxes:
         inbox.publish("reset")
 
     def _state(self, ref: InboxRef) -> InboxState:
-        if ref.name not in self._by_name:
-            self._by_name[ref.name] = InboxState(ref, rules=self.rules.restarted(), limits=self.limits)
-        return self._by_name[ref.name]
+        if ref.name not in self._states:
+            self._states[ref.name] = InboxState(ref, rules=self.rules.restarted(), limits=self.limits)
+        return self._states[ref.name]

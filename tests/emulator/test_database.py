@@ -13,7 +13,7 @@ import pytest
 from pushsdk.emulator.store.database import Database, StoreError
 
 COUNT = "SELECT count(*) FROM inboxes"
-ADD = "INSERT INTO inboxes(id, digest, name, label) VALUES (2, 2, 2, '')"
+ADD = "INSERT INTO inboxes(id, name, label) VALUES (2, 2, '')"
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def sqlite(path, script):
 
 def newer(path):
     Database(path).close()
-    sqlite(path, "PRAGMA user_version = 8")
+    sqlite(path, "PRAGMA user_version = 9")
 
 
 def damaged(path):
@@ -78,7 +78,7 @@ def damaged(path):
     path.write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
 
 
-OURS = "PRAGMA application_id = 1885695349; PRAGMA user_version = 7;"
+OURS = "PRAGMA application_id = 1885695349; PRAGMA user_version = 8;"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ OURS = "PRAGMA application_id = 1885695349; PRAGMA user_version = 7;"
         (lambda path: path.write_bytes(b"x" * 5000), "it is no emulator store, or it is damaged"),
         (lambda path: path.write_bytes(b"SQLite format 3\0"), "no emulator store, or it is damaged"),
         (lambda path: sqlite(path, "CREATE TABLE theirs(x)"), "no emulator store but another program's database"),
-        (newer, "it has version 8 of an emulator store, this pushsdk has version 7"),
+        (newer, "it has version 9 of an emulator store, this pushsdk has version 8"),
         (
             lambda path: sqlite(path, f"{OURS} PRAGMA journal_mode = WAL; CREATE TABLE theirs(x)"),
             "no such table: store",
@@ -186,7 +186,7 @@ if not (child := os.fork()):
     sys.exit(7)
 _, status = os.waitpid(child, 0)
 with database.writing() as db:
-    db.execute("INSERT INTO inboxes(id, digest, name, label) VALUES (2, 2, 2, '')")
+    db.execute("INSERT INTO inboxes(id, name, label) VALUES (2, 2, '')")
 with database.reading() as db:
     count = db.execute("SELECT count(*) FROM inboxes").fetchone()[0]
 print(os.waitstatus_to_exitcode(status), count, len(os.listdir(os.environ["TMPDIR"])), flush=True)

@@ -20,7 +20,7 @@ _CACHE_KIB = 16_384
 _WAL_LIMIT = 64 * 1024 * 1024
 
 _SCHEMA = text_beside(__name__, "schema.sql")
-_FORMAT = FileFormat(name="emulator store", application_id=0x70656D75, version=7, schema=_SCHEMA)  # "pemu"
+_FORMAT = FileFormat(name="emulator store", application_id=0x70656D75, version=8, schema=_SCHEMA)  # "pemu"
 
 
 class StoreError(Refused):

@@ -4,10 +4,8 @@ The number of accepted pushes to each user is kept forever, per inbox: tests rel
 `Store.received` decides what is a duplicate.
 """
 
-import hashlib
 import hmac
 import re
-import secrets
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -37,6 +35,7 @@ from pushsdk.emulator.store.records import (
 from pushsdk.emulator.store.search import Search
 
 NO_BOUND = (1 << 63) - 1
+_NAME_BYTES = 8
 _MOST_DELIVERED = 1000
 _SLACK = 100  # an overfull store drops a hundredth more, or each further request would drop another
 _ALL = Search()
@@ -113,26 +112,25 @@ class Store:
     # Inboxes
 
     def inbox(self, api_key: str) -> InboxRef:
-        """Return the inbox for this key; create one if there is none. Only the key's salted digest is stored."""
+        """Return the inbox for this key; create one if there is none."""
         if self.find(api_key) is NO_INBOX:
             with self._writing() as db:
-                db.execute(_SQL["inbox"], (self._digest(api_key), secrets.token_hex(8)))
+                db.execute(_SQL["inbox"], (self.name_of(api_key),))
         return self.find(api_key)
 
     def find(self, api_key: str) -> InboxRef:
         """Return the inbox for this key, or the empty `NO_INBOX`."""
-        return self._inbox("digest", self._digest(api_key)) or NO_INBOX
+        return self.named(self.name_of(api_key)) or NO_INBOX
 
     def named(self, name: str) -> InboxRef | None:
         """Return the inbox with this name."""
-        return self._inbox("name", name)
-
-    def _digest(self, api_key: str) -> bytes:
-        return hmac.digest(self.open().salt, api_key.encode("utf-8", "surrogatepass"), hashlib.sha256)
-
-    def _inbox(self, column: str, value: str | bytes) -> InboxRef | None:
-        row = self._first(f"SELECT id, name FROM inboxes WHERE {column} = ?", value)
+        row = self._first("SELECT id, name FROM inboxes WHERE name = ?", name)
         return row and InboxRef(*row)
+
+    def name_of(self, api_key: str) -> str:
+        """Return the public name for this key's inbox: a salted digest, as the key itself is not stored."""
+        digest = hmac.digest(self.open().salt, api_key.encode("utf-8", "surrogatepass"), "sha256")
+        return digest[:_NAME_BYTES].hex()
 
     def inboxes(self) -> list[InboxView]:
         """Return all inboxes, the one with the latest request first."""
@@ -146,10 +144,10 @@ class Store:
     def reset(self, inbox: InboxRef) -> InboxRef:
         """Replace an inbox by an empty one and return the new one. Requests in flight during a reset are not stored."""
         with self._writing() as db:
-            row = db.execute("SELECT digest, name, label FROM inboxes WHERE id = ?", (inbox.id,)).fetchone()
+            row = db.execute("SELECT name, label FROM inboxes WHERE id = ?", (inbox.id,)).fetchone()
             if row is not None:
                 db.execute("DELETE FROM inboxes WHERE id = ?", (inbox.id,))
-                db.execute("INSERT INTO inboxes(digest, name, label) VALUES (?, ?, ?)", row)
+                db.execute("INSERT INTO inboxes(name, label) VALUES (?, ?)", row)
         return self.named(inbox.name) or inbox
 
     # Writing

@@ -15,7 +15,7 @@ SELECT max(id) AS id, "group", count(*) AS requests, sum(users * accepted) AS re
     (SELECT name FROM inboxes WHERE id = requests.inbox) AS inbox;
 
 -- inbox: create one
-INSERT OR IGNORE INTO inboxes(digest, name, label) SELECT ?, ?, 'Inbox ' || (count(*) + 1) FROM inboxes;
+INSERT OR IGNORE INTO inboxes(name, label) SELECT ?, 'Inbox ' || (count(*) + 1) FROM inboxes;
 
 -- inboxes: the one with the latest request first
 SELECT name, label, requests,

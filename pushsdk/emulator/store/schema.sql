@@ -1,12 +1,11 @@
 -- The tables of the emulator's store.
 CREATE TABLE store(
-    salt BLOB NOT NULL,                      -- of the digests of Api-Keys
+    salt BLOB NOT NULL,                      -- of these digests
     bytes INTEGER NOT NULL);                 -- of all bodies
 INSERT INTO store VALUES (randomblob(32), 0);
 CREATE TABLE inboxes(
     id INTEGER PRIMARY KEY AUTOINCREMENT,    -- never reused, so a request in flight during a reset finds no inbox
-    digest BLOB NOT NULL UNIQUE,
-    name TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL UNIQUE,               -- a digest of the Api-Key
     label TEXT NOT NULL,
     requests INTEGER NOT NULL DEFAULT 0,     -- stored ones
     bytes INTEGER NOT NULL DEFAULT 0);       -- of their bodies
