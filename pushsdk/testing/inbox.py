@@ -1,7 +1,6 @@
 """The ``push`` fixture: an emulator in a thread, and one test's inbox in it, with faults and expectations."""
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,14 +18,13 @@ from pushsdk._core.words import count as counted
 from pushsdk.emulator import Campaign, Emulator, Fault, Push
 from pushsdk.emulator.faults import Rules, preset
 from pushsdk.emulator.server import Limited, Shift
+from pushsdk.emulator.snippets import quoted, row_of, show_texts
 from pushsdk.emulator.store.records import RequestSummary
 from pushsdk.emulator.store.search import parse
 
 __tracebackhide__ = True  # by pytest: a failure shows the test's line
 
 _MAX_ROWS = 20  # requests, or users, in a failure text
-_MAX_CHARACTERS = 60  # per text
-_MAX_TEXTS = 3  # languages
 _NOTHING = "no request with this test's key."
 _ELSEWHERE = (
     "{} had another key or another path: does the code use push.base_url and push.api_key, which push_env sets for "
@@ -393,17 +391,6 @@ def _expected(user_id: str | None, texts: Mapping[str, str], language: str | Non
     return f"{expected} in {language}" if language else expected
 
 
-def quoted(text: str) -> str:
-    """Return the text in quotes, on one line, cut to 60 characters."""
-    return json.dumps(text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…", ensure_ascii=False)
-
-
-def show_texts(texts: Mapping[str, str]) -> str:
-    """Return texts with their languages, on one line."""
-    shown = [f"{language} {quoted(text)}" for language, text in texts.items()]
-    return ", ".join(shown[:_MAX_TEXTS]) + (f" and {len(shown) - _MAX_TEXTS} more" if len(shown) > _MAX_TEXTS else "")
-
-
 def show_users(pushes: Mapping[str, int]) -> str:
     """Return users and their push counts, one user per line."""
     lines = [f"  {quoted(user)}: {counted(number, 'push')}" for user, number in list(pushes.items())[:_MAX_ROWS]]
@@ -419,7 +406,7 @@ def summary(requests: Sequence[RequestSummary], *, elsewhere: int) -> str:
     lines = [f"The service received {received if requests else _NOTHING}"]
     if len(requests) > _MAX_ROWS:
         lines.append(f"  … {len(requests) - _MAX_ROWS:,} older requests, then")
-    rows = [_summary_row(request) for request in requests[-_MAX_ROWS:]]
+    rows = [row_of(request) for request in requests[-_MAX_ROWS:]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines += [f"  {'  '.join(map(str.ljust, row, widths)).rstrip()}" for row in rows]
     return "\n".join([*lines, *_others(requests, elsewhere)])
@@ -431,18 +418,3 @@ def _others(requests: Sequence[RequestSummary], elsewhere: int) -> Iterator[str]
         yield _ELSEWHERE.format(counted(elsewhere, "request"))
     elif not requests:
         yield "Code that reads the variables needs push_env, which sets them."
-
-
-def _subject(request: RequestSummary) -> str:
-    if request.first_user is None:
-        return "campaign" if request.endpoint == "campaigns" else "push"
-    others = f" and {request.users - 1:,} more" if request.users > 1 else ""
-    return f"push to {quoted(request.first_user)}{others}"
-
-
-def _summary_row(request: RequestSummary) -> tuple[str, ...]:
-    texts = show_texts(request.title or request.body)
-    reason = f"fault {quoted(request.fault)}" if request.fault else request.error or ""
-    status = "no response" if request.status is None else str(request.status)
-    verdict = "accepted" if request.accepted else "not accepted"
-    return (verdict, status, _subject(request), texts, f"({reason})" if reason else "")

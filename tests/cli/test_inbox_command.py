@@ -12,6 +12,8 @@ from support.command_line import started
 from pushsdk.cli.commands import inbox
 from pushsdk.emulator import Fault
 
+HELLO = 'accepted  204  push to "ann"  en "Hello"\n'
+
 
 def send(command, user, title):
     return command("send", user, "--title", title).code
@@ -22,7 +24,10 @@ def test_requests_are_lines_or_json_with_bodies_and_a_reset_empties_the_inbox(co
     assert send(command, "ann", "One") == 3
     assert send(command, "bob", "Two") == 0
     result = command("emulator requests")
-    lines = ["push no response (1: reset_after, accepted) ann One", "push 204 bob Two"]
+    lines = [
+        'accepted  no response  push to "ann"  en "One"  (fault "1: reset_after")',
+        'accepted  204  push to "bob"  en "Two"',
+    ]
     assert [line.split(maxsplit=1)[1] for line in result.out.splitlines()] == lines
     rows = [json.loads(line) for line in command("emulator requests bob --json").out.splitlines()]
     assert [(row["status"], row["body"]["message"]["title"]) for row in rows] == [(204, {"en": "Two"})]
@@ -42,13 +47,13 @@ def test_the_settings_name_the_emulator_if_they_are_of_this_machine_and_else_the
     send(command, "ann", "Hello")
     monkeypatch.setattr(inbox, "EMULATOR", profile := f"emulator-{urlsplit(service.base_url).port}")
     monkeypatch.setenv("PUSHSDK_BASE_URL", "https://push.invalid/api")
-    assert command("emulator requests").out.endswith("push 204 ann Hello\n")
+    assert command("emulator requests").out.endswith(HELLO)
     monkeypatch.setenv("PUSHSDK_BASE_URL", "http://127.0.0.1:9/api")
     refused = "pushsdk: http://127.0.0.1:9 can't be reached: [Errno 111] Connection refused\n"
     assert [command("emulator", name).err for name in ("requests", "reset")] == [refused] * 2
-    assert command("emulator requests --profile", profile).out.endswith("push 204 ann Hello\n")
+    assert command("emulator requests --profile", profile).out.endswith(HELLO)
     monkeypatch.setenv("PUSHSDK_BASE_URL", "http://[::1")
-    assert command("emulator requests").out.endswith("push 204 ann Hello\n")
+    assert command("emulator requests").out.endswith(HELLO)
 
 
 def test_a_profile_that_is_passed_is_asked_wherever_its_service_is(command, service, monkeypatch, tmp_path):
@@ -68,7 +73,7 @@ def test_each_request_is_printed_when_it_comes(command, service):
                 send(command, user, title)
             line = process.stdout.readline()
             process.kill()
-        assert json.loads(line)["first_user"] == user if options else line.endswith("push 204 ann Hello\n")
+        assert json.loads(line)["first_user"] == user if options else line.endswith(HELLO)
 
 
 def test_a_reader_that_leaves_is_no_trouble_of_the_emulator(command, service, monkeypatch):

@@ -13,13 +13,13 @@ import msgspec
 from cyclopts import Parameter
 
 from pushsdk._core.address import is_loopback
-from pushsdk._core.words import count
 from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.options import JsonLines
 from pushsdk.cli.settings import EMULATOR, find, resolve
 from pushsdk.cli.terminal import print_json, say, warn
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.control.views import RequestPage
+from pushsdk.emulator.snippets import row_of
 from pushsdk.emulator.store.records import RequestSummary
 
 Profile = Annotated[str | None, Parameter(help="Ask the emulator in this profile.")]
@@ -98,10 +98,4 @@ def _answer(method: str, path: str, profile: str | None, **query: object) -> Ite
 
 
 def _line(request: RequestSummary) -> str:
-    time = f"{datetime.fromtimestamp(request.time):%H:%M:%S}"
-    status, accepted = request.status or "no response", ", accepted" if request.accepted else ""
-    fault = f" ({request.fault}{accepted})" if request.fault else ""
-    text = request.error or next(iter(request.title.values()), "")
-    others = f" and {request.users - 1} more" if request.users > 1 else ""
-    users = f"{request.first_user}{others}" if request.first_user else count(request.users)
-    return f"{time} {request.endpoint} {status}{fault} {users} {text}".rstrip()
+    return f"{datetime.fromtimestamp(request.time):%H:%M:%S} {'  '.join(filter(None, row_of(request)))}"
