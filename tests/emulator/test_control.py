@@ -253,7 +253,7 @@ async def test_rules_act_in_one_inbox(running):
         assert (await wire.push("ann", Api_Key="other")).status == 500
         rule = {"fault": "status", "code": 503, "name": "a/b", "hits": 1}
         assert await wire.get("/faults") == {"faults": [rule], "seed": 0}
-        assert await wire.done("DELETE", "/faults") == {"faults": [], "seed": 0}
+        assert await wire.done("PUT", "/faults", {"faults": []}) == {"faults": [], "seed": 0}
         assert (await wire.push("ann")).status == 204
 
 

@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from pushsdk._core.openapi import service_document
 from pushsdk._version import __version__
 from pushsdk.emulator.control import routes, views
 from pushsdk.emulator.control.routes import route
 from pushsdk.emulator.faults import PRESETS, Preset, Rules, preset
-from pushsdk.emulator.guard import PREFIX, Refused
+from pushsdk.emulator.guard import Refused
 from pushsdk.emulator.http_io import PRIVATE, connection_of, json_response, read_body
 from pushsdk.emulator.inboxes import InboxState
 from pushsdk.emulator.limits import ServiceLimits
@@ -99,11 +98,6 @@ class Control:
     def get_openapi(self) -> dict[str, Any]:
         """Return this document."""
         return routes.openapi(__version__, token=self._guard.needs_token)
-
-    @route("GET", "/service/openapi.json", open=True)
-    def get_service_openapi(self) -> dict[str, Any]:
-        """Return the push service as OpenAPI."""
-        return service_document(PREFIX)
 
     @route("GET", "/service")
     def get_service(self) -> routes.Service:
@@ -276,12 +270,6 @@ class Control:
             inbox.set_rules(Rules(faults, seed=body.seed))
         except ValueError as error:
             raise Refused(400, str(error)) from None
-        return views.faults(inbox.rules)
-
-    @route("DELETE", "/faults")
-    def delete_faults(self, inbox: InboxState) -> views.FaultList:
-        """Remove all rules."""
-        inbox.set_rules(Rules())
         return views.faults(inbox.rules)
 
     @route("GET", "/limits")

@@ -140,9 +140,8 @@ export class Faults {
   }
 
   press(name, on) {
-    const put = () => call("PUT", "/faults", { body: { preset: name, seed: Number(this.seed.value) || 0 } });
-    const act = on ? () => call("DELETE", "/faults") : put;
-    return this.change(act, `${name} is ${on ? "off" : "on"}`).catch(() => {});
+    const body = on ? { faults: [] } : { preset: name, seed: Number(this.seed.value) || 0 };
+    return this.change(() => call("PUT", "/faults", { body }), `${name} is ${on ? "off" : "on"}`).catch(() => {});
   }
 
   /** A preset is on while the inbox has exactly its rules. */
@@ -161,7 +160,7 @@ export class Faults {
   }
 
   async remove() {
-    if (await confirmed("Remove all fault rules of this inbox?", "Remove")) await this.change(() => call("DELETE", "/faults"), "Rules removed").catch(() => {});
+    if (await confirmed("Remove all fault rules of this inbox?", "Remove")) await this.change(() => call("PUT", "/faults", { body: { faults: [] } }), "Rules removed").catch(() => {});
   }
 
   async change(act, said) {
