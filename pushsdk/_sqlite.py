@@ -31,6 +31,18 @@ def connect(path: Path, *, timeout: float, options: str = "mode=rw") -> sqlite3.
     return sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
 
 
+def identity(db: sqlite3.Connection) -> tuple[int, int]:
+    """Return a file's application id and version. Raises sqlite3.Error.
+
+    If it was opened as ``immutable``, this takes no lock, makes no file, rolls nothing back and writes no log back.
+    """
+    # Without it SQLite refuses a file that is still shorter than a commit in progress, or a killed one, needs.
+    db.execute("PRAGMA writable_schema = ON")
+    (application_id,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return application_id, version
+
+
 def open_database(path: Path, form: FileFormat, *, timeout: float) -> sqlite3.Connection:
     """Open a file for writing, with a write-ahead log. A missing or empty file gets this format.
 
@@ -76,12 +88,10 @@ def _log_ahead(db: sqlite3.Connection, timeout: float) -> None:
 
 
 def _recognize(path: Path, form: FileFormat, timeout: float) -> None:
-    # ``immutable`` takes no lock, creates no file, and neither replays a journal nor writes a log back. It fails while
-    # another process writes the first pages; the second mode waits for that process.
+    # The first mode fails while another process writes the first pages; the second waits for that process.
     for options in ("mode=ro&immutable=1", "mode=ro"):
         with suppress(sqlite3.DatabaseError), closing(connect(path, timeout=timeout, options=options)) as db:
-            (application_id,) = db.execute("PRAGMA application_id").fetchone()
-            (version,) = db.execute("PRAGMA user_version").fetchone()
+            application_id, version = identity(db)
             break
     else:
         raise FileRefused(f"it is no {form.name}, or it is damaged")

@@ -7,12 +7,11 @@ for another thread, another program's lock or the disk, but do nothing and raise
 
 import json
 import os
-import re
 import sqlite3
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from pushsdk._core.outcome import Outcome
 from pushsdk._io.file_names import check_path
 from pushsdk._io.files import database_objection, is_locked, lock, objection, sync_folder, write_new
 from pushsdk._io.forks import ProcessGuard
-from pushsdk._sqlite import connect
+from pushsdk._sqlite import connect, identity
 from pushsdk._texts import text_beside
 
 Connection = sqlite3.Connection
@@ -31,7 +30,7 @@ Connection = sqlite3.Connection
 APPLICATION = 0x70757368
 FORMAT = 7
 PAGE = 4096
-SCHEMA = tuple(re.findall("^CREATE[^;]+", text_beside(__name__, "schema.sql"), re.MULTILINE))
+SCHEMA = text_beside(__name__, "schema.sql").splitlines()
 # Seconds to wait for the lock of a reader or a backup.
 LOCK_TIMEOUT = 30.0
 
@@ -200,7 +199,7 @@ class RunFile:
 
     def __init__(self, run_path: RunFilePath, *, write: bool) -> None:
         self.path = run_path.path
-        self._db = _connect(run_path, "mode=rw")
+        self._db = _connect(self.path, "mode=rw")
         # A forked child inherits the connection and must not use it.
         self._guard = ProcessGuard()
         # Why nothing can be written; set by the first failure. A failed fsync is never retried: the system may have
@@ -243,10 +242,9 @@ class RunFile:
         with file.closed_on_error():
             run_path.check()  # once more before SQLite rolls back: another user may have left a journal meanwhile
             file._db.execute("PRAGMA cell_size_check = ON")
-            schema = tuple(sql for (sql,) in file._db.execute("SELECT sql FROM sqlite_master"))
-            if schema != _SCHEMA_BYTES:
-                # No schema: the writer was killed in the first commit, which opening has rolled back.
-                raise file.damaged() if schema else run_file_error(file.path, _EMPTY)
+            if file._db.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
+                # The writer was killed in the first commit, which opening has rolled back.
+                raise run_file_error(file.path, _EMPTY)
             if write:
                 # Not for a reader: the check would block the writer, and the rows have checksums.
                 if file._db.execute("PRAGMA quick_check(1)").fetchall() != [(b"ok",)]:
@@ -358,14 +356,11 @@ class RunFile:
             sync_folder(self.path.parent)
 
 
-_SCHEMA_BYTES = tuple(statement.encode() for statement in SCHEMA)
-
-
-def _connect(run_path: RunFilePath, options: str) -> sqlite3.Connection:
+def _connect(path: Path, options: str) -> sqlite3.Connection:
     try:
-        db = connect(run_path.path, timeout=LOCK_TIMEOUT, options=options)
+        db = connect(path, timeout=LOCK_TIMEOUT, options=options)
     except _ERRORS as error:
-        raise run_file_error(run_path.path, why_failed(error)) from None
+        raise run_file_error(path, why_failed(error)) from None
     # Decoding a damaged text would raise in the middle of a query, whose cursor then keeps a lock on the file.
     db.text_factory = bytes
     return db
@@ -374,23 +369,18 @@ def _connect(run_path: RunFilePath, options: str) -> sqlite3.Connection:
 def _identify(run_path: RunFilePath) -> None:
     """Raise RunFileError if the file is not a run file in this version, before anything is done to it.
 
-    ``immutable`` takes no lock, rolls nothing back and makes no file. Unlike closing our descriptor, closing
-    this connection keeps the locks that SQLite holds on the file for another journal of this process.
+    Unlike closing our descriptor, closing SQLite's keeps the locks that it holds on the file for another journal of
+    this process.
     """
     if not run_path.check():
         raise run_file_error(run_path.path, _EMPTY)
-    db = _connect(run_path, "mode=ro&immutable=1")
     try:
-        # Without it SQLite refuses a file that is still shorter than a commit in progress, or a killed one, needs.
-        db.execute("PRAGMA writable_schema = ON")
-        (application,) = db.execute("PRAGMA application_id").fetchone()
-        (version,) = db.execute("PRAGMA user_version").fetchone()
+        with closing(_connect(run_path.path, "mode=ro&immutable=1")) as db:
+            application, version = identity(db)
     except _ERRORS as error:
         # SQLite says CANTOPEN for a file with a write-ahead log, which no run file has.
         foreign = _name(error) == "SQLITE_CANTOPEN"
         raise run_file_error(run_path.path, _FOREIGN if foreign else why_failed(error)) from None
-    finally:
-        db.close()
     if application != APPLICATION:
         raise run_file_error(run_path.path, _FOREIGN)
     if version != FORMAT:
