@@ -422,7 +422,7 @@ BATCHES = [
     ),
     Bug(
         "nothing is learned from a request that was too large",
-        "_core.learned_sizes:LearnedSizes.learn",
+        "_core.learned_limit:LearnedLimit.learn",
         "pass",
         "tests/core/test_splitting.py::test_of_a_batch_that_left_in_parts_units_of_several_are_sent_alone",
     ),

@@ -8,7 +8,7 @@ from typing import Any, Self
 import msgspec
 
 from pushsdk._core.body import EncodedIds, join_ids
-from pushsdk._core.learned_sizes import LearnedSizes
+from pushsdk._core.learned_limit import LearnedLimit
 from pushsdk._core.outcome import Guarded, GuardedValue, Verdict, mutable
 from pushsdk._core.policy import Batching, Options
 
@@ -128,9 +128,9 @@ class Batch(Guarded, msgspec.Struct, eq=False, gc=False):
 class Batches:
     """The batches that calls may join, by content: at most one each."""
 
-    def __init__(self, batching: Batching, sizes: LearnedSizes) -> None:
-        self._most = batching.max_users, batching.max_bytes
-        self._sizes = sizes
+    def __init__(self, batching: Batching, learned: LearnedLimit) -> None:
+        self._max_users, self._max_bytes = batching.max_users, batching.max_bytes
+        self._learned = learned
         self._joinable: dict[Content, Batch] = {}
 
     def join(self, content: Content, call: Call) -> Batch | None:
@@ -144,9 +144,7 @@ class Batches:
             return None
         users = joinable.users + call.unsettled
         size = joinable.size + len(call.ids) + 1
-        # Without a call, as long as nothing was learned.
-        max_users, max_bytes = self._most if self._sizes.users is None else self._bounds(joinable.frame)
-        if users <= max_users and size <= max_bytes:
+        if users <= self._max_users and users <= self._learned.users and size <= self._max_bytes:
             taken = joinable.taken
             if taken is None:
                 taken = joinable.taken = {user for other in joinable.units for user in other.users}
@@ -165,8 +163,7 @@ class Batches:
 
     def is_full(self, batch: Batch) -> bool:
         """Return True if no further call fits into the batch."""
-        max_users, max_bytes = self._bounds(batch.frame)
-        return batch.users >= max_users or batch.size >= max_bytes
+        return batch.users >= min(self._max_users, self._learned.users) or batch.size >= self._max_bytes
 
     def open(self, content: Content, call: Call, context: object = None, is_joinable: bool = True) -> Batch:
         """Return a new batch with this call and its context. Other calls may join if ``is_joinable``."""
@@ -181,9 +178,3 @@ class Batches:
         batch.is_waiting = False
         if self._joinable.get(batch.content) is batch:
             del self._joinable[batch.content]
-
-    def _bounds(self, frame: int) -> tuple[int, int]:
-        sizes, (max_users, max_bytes) = self._sizes, self._most
-        if sizes.users is None:
-            return self._most
-        return min(max_users, sizes.users), min(max_bytes, sizes.bytes_for(frame) or max_bytes)

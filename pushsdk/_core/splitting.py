@@ -15,7 +15,7 @@ import msgspec
 
 from pushsdk._core.batching import Call
 from pushsdk._core.body import EncodedIds, encode_texts, join_ids
-from pushsdk._core.learned_sizes import LearnedSizes
+from pushsdk._core.learned_limit import LearnedLimit
 from pushsdk._core.outcome import Attempt, GuardedValue, Outcome, Verdict
 
 TOO_LARGE = 413
@@ -119,9 +119,9 @@ class Splitter(Generic[P]):
     """
 
     def __init__(
-        self, parts: Iterable[P], *, split_on: Set[int], sizes: LearnedSizes, frame: int, message: MessageRecord
+        self, parts: Iterable[P], *, split_on: Set[int], learned: LearnedLimit, frame: int, message: MessageRecord
     ) -> None:
-        self._sizes = sizes
+        self._learned = learned
         self._split_on = split_on
         # Request body bytes without ids.
         self._frame = frame
@@ -133,8 +133,8 @@ class Splitter(Generic[P]):
         self._suspects: list[Rejected[P]] = []
         self._left_out: list[Rejected[P]] = []
         self._smallest_failed = False
-        # Rejected request sizes. Learned once the message is accepted: then the size was to blame.
-        self._refused: list[tuple[int, int, int]] = []
+        # The users in requests that were too large. Learned once the message is accepted: it was not to blame.
+        self._refused: list[int] = []
         # Set when units are sent alone; unset when one of them is not rejected.
         self._probes_failed = False
 
@@ -156,7 +156,7 @@ class Splitter(Generic[P]):
         if part.users == 1 or len(part.ids) < self._frame:
             self._smallest_failed = True
             return True
-        self._refused.append((part.users, self._frame, len(part.ids)))
+        self._refused.append(part.users)
         self._large.append((part, verdict))
         return False
 
@@ -174,7 +174,7 @@ class Splitter(Generic[P]):
     def _learn(self) -> None:
         """Learn from the last wave, about sizes and about the message."""
         while self.message.accepted and self._refused:
-            self._sizes.learn(*self._refused.pop())
+            self._learned.learn(self._refused.pop())
         # The message was too large for a single user, or was rejected for every unit that was sent alone.
         if (self._large and self._smallest_failed) or (self._left_out and self._probes_failed):
             self.message.is_rejected = True
@@ -230,10 +230,10 @@ class Splitter(Generic[P]):
                     self._left_out.append((part, verdict))
 
 
-def within(part: P, sizes: LearnedSizes, frame: int) -> Iterator[P]:
-    """Yield the part, halved until each is as small as the service is known to accept."""
-    if sizes.fits(part.users, frame, len(part.ids)):
+def within(part: P, users: int) -> Iterator[P]:
+    """Yield the part, halved until none has more users."""
+    if part.users <= users:
         yield part
         return
     for half in part.bisect():
-        yield from within(half, sizes, frame)
+        yield from within(half, users)

@@ -18,7 +18,7 @@ from pushsdk._core import wire
 from pushsdk._core.batching import Batch, Batches, Call, Content
 from pushsdk._core.body import push_body
 from pushsdk._core.events import RequestSplit
-from pushsdk._core.learned_sizes import LearnedSizes
+from pushsdk._core.learned_limit import LearnedLimit
 from pushsdk._core.operations import PUSH
 from pushsdk._core.outcome import (
     ACCEPTED,
@@ -102,14 +102,20 @@ class BatchSender:
     """A sender for batches that have a slot."""
 
     def __init__(
-        self, sender: RequestSender, pending: PendingCalls, batches: Batches, *, sizes: LearnedSizes, batching: Batching
+        self,
+        sender: RequestSender,
+        pending: PendingCalls,
+        batches: Batches,
+        *,
+        learned: LearnedLimit,
+        batching: Batching,
     ) -> None:
         self._sender = sender
         #: The client's limiter, for its requests.
         self.limiter = sender.limiter
         self._pending = pending
         self._batches = batches
-        self._sizes = sizes
+        self._learned = learned
         self._split_on = batching.split_on
         # The contents that the service accepted last, and the records for those that were split.
         self._accepted: dict[Content, None] = {}
@@ -128,8 +134,8 @@ class BatchSender:
 
     def launch(self, batch: Batch) -> bool:
         """Write the batch's request at once, if that needs no await. It has taken over the slot then."""
-        sender, observer, sizes = self._sender, self._sender.observer, self._sizes
-        if sizes.users is not None and not sizes.fits(batch.users, batch.frame, batch.size - batch.frame):
+        sender, observer = self._sender, self._sender.observer
+        if batch.users > self._learned.users:
             return False
         # For merged calls, the span is current in a task.
         if observer is not None and len(batch.units) > 1:
@@ -231,7 +237,7 @@ class BatchSender:
 
     async def _send_batch(self, batch: Batch) -> None:
         if not batch.requests:
-            parts = list(within(BatchPart.of(batch.units), self._sizes, batch.frame))
+            parts = list(within(BatchPart.of(batch.units), self._learned.users))
             if len(parts) > 1:
                 await self._split(batch, parts, None)
                 return
@@ -294,7 +300,7 @@ class BatchSender:
     async def _split(self, batch: Batch, parts: Sequence[BatchPart], rejected: Rejected[BatchPart] | None) -> None:
         """Send the batch in parts: it is too large (``parts``), or was ``rejected`` as a whole."""
         record = self._record_of(batch.content)
-        splitter = Splitter(parts, split_on=self._split_on, sizes=self._sizes, frame=batch.frame, message=record)
+        splitter = Splitter(parts, split_on=self._split_on, learned=self._learned, frame=batch.frame, message=record)
         batch.splitters = (*batch.splitters, splitter)
         # Settled as each ends: if other parts are cancelled, its verdict must not be lost.
         report = partial(self._report, batch, splitter)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from pushsdk._core.events import Event
-from pushsdk._core.learned_sizes import LearnedSizes
+from pushsdk._core.learned_limit import LearnedLimit
 from pushsdk._core.operations import PUSH, Operation, Target
 from pushsdk._core.policy import Batching, Limits, Rate
 from pushsdk._core.rate_limit import RateLimiter
@@ -71,7 +71,7 @@ class Engine:
         self.backlog = Backlog(settings.limits)
         self.transport: Transport = transport or AiohttpTransport(settings, limit=cap)
         #: Learned from 413 by sends and broadcasts alike.
-        self.sizes = LearnedSizes()
+        self.learned = LearnedLimit()
         self.sender = RequestSender(
             loop=loop,
             transport=self.transport,
@@ -88,5 +88,5 @@ class Engine:
         )
         self.pending = PendingCalls(self.work, counters, emit, settings.target(PUSH), settings.only_users)
         self.queue = SendQueue(
-            self.sender, self.pending, sizes=self.sizes, batching=settings.batching, limits=settings.limits
+            self.sender, self.pending, learned=self.learned, batching=settings.batching, limits=settings.limits
         )

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pushsdk._core.batching import Batch, Batches, Call, Content
 from pushsdk._core.body import EncodedIds, encode_user_ids
 from pushsdk._core.errors import PushError
-from pushsdk._core.learned_sizes import LearnedSizes
+from pushsdk._core.learned_limit import LearnedLimit
 from pushsdk._core.outcome import OUT_OF_TIME, Failure, Outcome, Verdict
 from pushsdk._core.policy import Batching, Limits
 from pushsdk._core.results import Receipt
@@ -35,7 +35,7 @@ class SendQueue:
     """A queue that sends calls in as few requests as possible, and settles each."""
 
     def __init__(
-        self, sender: RequestSender, pending: PendingCalls, *, sizes: LearnedSizes, batching: Batching, limits: Limits
+        self, sender: RequestSender, pending: PendingCalls, *, learned: LearnedLimit, batching: Batching, limits: Limits
     ) -> None:
         self._sender = sender
         self._work = sender.work
@@ -47,9 +47,9 @@ class SendQueue:
         self._linger = batching.linger
         self._raise_when_full = limits.when_full == "raise"
         self.pending = pending
-        self._batches = Batches(batching, sizes)
+        self._batches = Batches(batching, learned)
         #: Sends the batches that have a slot.
-        self.batch_sender = BatchSender(sender, pending, self._batches, sizes=sizes, batching=batching)
+        self.batch_sender = BatchSender(sender, pending, self._batches, learned=learned, batching=batching)
         # The batches opened in this loop turn, which are dispatched at its end.
         self._opened: list[Batch] = []
         # The timers for the batches that linger.

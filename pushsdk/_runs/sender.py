@@ -153,7 +153,7 @@ class ChunkSender:
         message seems to be to blame. Their users are PENDING: ``reject`` or deliver the parts later.
         """
         whole = first.chunk
-        parts = [whole] if first.has_slot or first.in_doubt else list(within(whole, self.engine.sizes, whole.frame))
+        parts = [whole] if first.has_slot or first.in_doubt else list(within(whole, self.engine.learned.users))
         if len(parts) > 1:
             return await self._split(self._splitter(whole, parts))
         verdict = await self._send(first)
@@ -172,7 +172,7 @@ class ChunkSender:
         return Splitter(
             parts,
             split_on=self.split_on,
-            sizes=self.engine.sizes,
+            learned=self.engine.learned,
             frame=whole.frame,
             message=MessageRecord() if self._varied else self.message,
         )
@@ -288,7 +288,8 @@ class ChunkSender:
     def reserve(self, attempt: ChunkAttempt) -> bool:
         """Take a slot and an idle connection. Return False if there is none, or if the request may have to be split."""
         engine = self.engine
-        attempt.has_slot = engine.sizes.users is None and engine.limiter.try_acquire(attempt.users)
+        is_small = attempt.users <= engine.learned.users
+        attempt.has_slot = is_small and engine.limiter.try_acquire(attempt.users)
         return attempt.has_slot and engine.sender.observer is None and engine.sender.reserve(attempt)
 
     async def _make(self, attempt: ChunkAttempt) -> Verdict:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pushsdk._core.batching import Batches, Call, Content
 from pushsdk._core.body import encode_user_ids, push_body
-from pushsdk._core.learned_sizes import LearnedSizes
+from pushsdk._core.learned_limit import LearnedLimit
 from pushsdk._core.policy import Batching, Options, RetryPolicy, Timeout
 
 OPTIONS = [Options(RetryPolicy.safe(), Timeout()) for _ in range(2)]
@@ -21,8 +21,8 @@ def content(message=b'{"title":"x"}', options=0):
     return Content(message, None, OPTIONS[options])
 
 
-def batches(sizes=None, **bounds):
-    return Batches(Batching(**bounds), sizes or LearnedSizes())
+def batches(learned=None, **bounds):
+    return Batches(Batching(**bounds), learned or LearnedLimit())
 
 
 def join(into, content, one):
@@ -37,17 +37,13 @@ def body_of(batch):
 
 
 def test_what_was_learned_bounds_what_is_merged():
-    sizes = LearnedSizes()
-    open_batches = batches(sizes)
+    learned = LearnedLimit()
+    open_batches = batches(learned)
     batch, _ = join(open_batches, content(), call("a"))
-    sizes.learn(4, 50, 100_000)
+    learned.learn(4)
     assert join(open_batches, content(), call("b")) == (batch, False)
     assert open_batches.is_full(batch)
     assert join(open_batches, content(), call("c"))[1]
-    sizes.learn(2, 50, 60)
-    batch, is_new = join(open_batches, content(b"{}"), call("x" * 40))
-    assert is_new
-    assert open_batches.is_full(batch)
 
 
 calls = st.tuples(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pushsdk._core.batching import Call
 from pushsdk._core.body import encode_user_ids
-from pushsdk._core.learned_sizes import LearnedSizes
+from pushsdk._core.learned_limit import LearnedLimit
 from pushsdk._core.outcome import Attempt, Outcome, Verdict
 from pushsdk._core.splitting import (
     BatchPart,
@@ -57,7 +57,7 @@ class SplittingService:
         self.max_bytes = max_bytes
         self.status = status
         self.outcome = outcome
-        self.sizes = LearnedSizes()
+        self.learned = LearnedLimit()
         self.waves = []
         self.accepted = []
         self.settled = []
@@ -81,8 +81,8 @@ class SplittingService:
         return Verdict(outcome=outcome, status=status, attempts=(*part.history, attempt))
 
     def splitter(self, calls, split_on=SPLIT_ON):
-        parts = within(BatchPart.of(calls), self.sizes, FRAME)
-        return Splitter(parts, split_on=split_on, sizes=self.sizes, frame=FRAME, message=self.message)
+        parts = within(BatchPart.of(calls), self.learned.users)
+        return Splitter(parts, split_on=split_on, learned=self.learned, frame=FRAME, message=self.message)
 
     def take(self, calls, *, split_on=SPLIT_ON):
         splitter = self.splitter(calls, split_on)
@@ -148,7 +148,7 @@ def test_a_message_that_is_bad_for_everybody_costs_nine_requests_at_most_and_the
 
 def test_of_a_batch_that_left_in_parts_units_of_several_are_sent_alone():
     service = SplittingService(culprits=(calls := [call(f"{number:060d}") for number in range(40)]))
-    service.sizes.learn(20, FRAME, 100_000)
+    service.learned.learn(20)
     service.take(calls)
     assert [len(wave) for wave in service.waves] == [4, 8]
     assert len(service.users(REJECTED)) == 40
@@ -157,7 +157,7 @@ def test_of_a_batch_that_left_in_parts_units_of_several_are_sent_alone():
 @pytest.mark.parametrize("status", [400, 413])
 def test_of_a_part_with_a_culprit_or_too_large_the_unit_that_is_left_is_sent(status):
     whole, record = BatchPart.of(singles(2)), MessageRecord(accepted=True)
-    splitter = Splitter([whole], split_on=SPLIT_ON, sizes=LearnedSizes(), frame=FRAME, message=record)
+    splitter = Splitter([whole], split_on=SPLIT_ON, learned=LearnedLimit(), frame=FRAME, message=record)
     splitter.report(*splitter.next_wave(), Verdict(outcome=REJECTED, status=status))
     splitter.narrow(lambda part, _: part.bisect(())[0])
     assert [len(part.units) for part in splitter.next_wave()] == [1]
@@ -190,32 +190,9 @@ def test_after_a_413_every_request_gets_through_at_or_below_the_limit(crowd, max
     assert len(service.users(ACCEPTED)) == sum(len(users.users) for users in calls)
     assert all(part.users <= max_users and size_of(part) <= max_bytes for part in service.accepted)
     refused = [part.users for wave in service.waves for part in wave if part.users > max_users]
-    assert max_bytes < math.inf or service.sizes.users == ((min(refused) + 1) // 2 if refused else None)
-
-
-# -- learned sizes ----------------------------------------------------------------------------------------------
-
-
-failures = st.tuples(st.integers(1, 5000), st.integers(1, 10**5), st.integers(1, 10**7))
-
-
-@given(st.lists(failures, min_size=1))
-def test_learned_sizes_are_the_larger_half_of_what_failed_and_only_shrink(failures):
-    sizes = LearnedSizes()
-    for users, frame, ids in failures:
-        before = (sizes.users or math.inf, sizes.bytes or math.inf)
-        sizes.learn(users, frame, ids)
-        assert 1 <= sizes.users <= (users + 1) // 2
-        assert 1 <= sizes.bytes <= frame + ids * 9 / 16
-        assert sizes.users <= before[0]
-        assert sizes.bytes <= before[1]
-
-
-def learned(users, size):
-    sizes = LearnedSizes()
-    sizes.users = users
-    sizes.bytes = size
-    return sizes
+    assert max_bytes < math.inf or service.learned.users == (
+        (min(refused) + 1) // 2 if refused else LearnedLimit().users
+    )
 
 
 def check_parts(calls, parts):
@@ -226,11 +203,9 @@ def check_parts(calls, parts):
         assert part.history == ()
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 40), st.integers(2 * FRAME, 3000))
-def test_parts_hold_every_user_once_in_order_and_stay_within_the_learned_sizes(counts, users, size):
-    calls = [call(*[f"u{number:02d}-{i:02d}-{'x' * 60}" for i in range(count)]) for number, count in enumerate(counts)]
-    parts = list(within(BatchPart.of(calls), learned(users, size), FRAME))
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 40))
+def test_parts_hold_every_user_once_in_order_and_stay_within_the_learned_limit(counts, users):
+    calls = [call(*[f"u{number:02d}-{i:02d}" for i in range(count)]) for number, count in enumerate(counts)]
+    parts = list(within(BatchPart.of(calls), users))
     check_parts(calls, parts)
     assert all(part.users <= users for part in parts)
-    # Cut by users, a part of equally long ids is over by less than one of them: see the next but one.
-    assert all(size_of(part) < size + 70 or part.users == 1 for part in parts)
