@@ -26,7 +26,7 @@ def check_users(
     if isinstance(user_ids, str):
         ids: tuple[str, ...] = (user_ids,)
     else:
-        ids = tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
+        ids = ids_of(user_ids, max_users)
     if len(ids) == 1:
         encoded = encode_user_id(ids[0])
         if ids[0] in WORDS or 0 in encoded.translate(SIGNS):
@@ -45,6 +45,11 @@ def check_users(
         encoded = encode_user_ids(distinct)
     note(damage_of(distinct, encoded))
     return distinct, encoded, len(ids) - len(distinct)
+
+
+def ids_of(user_ids: object, max_users: int) -> tuple[str, ...]:
+    """Read the ids for one send: at most one more than ``max_users``, enough to reject them."""
+    return tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
 
 
 def _is_message(value: object) -> bool:

@@ -176,6 +176,7 @@ async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: P
         offload=engine.offload,
         report=report,
         stop=settings.stop,
+        read=settings.read,
     )
     engine.work.runs.add(planner)
     logger.info("the run reads its users")

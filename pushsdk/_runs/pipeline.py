@@ -56,6 +56,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Sends these, called with the plan, whose lock and stop mark are those for all."""
     seen: Any = msgspec.UNSET
     """``Notes.ended`` as the caller has seen it: a run that another process has ended since is not sent."""
+    read: Any = None
+    """Reads plain iterables where that is allowed: see ``Planner``. Not public."""
     path: Path | None = None
     """The run file's absolute path. Set here, so changing the working directory later has no effect."""
 
@@ -206,6 +208,8 @@ class Pipeline:
             self._tasks.create_task(self._worker())
 
     async def _worker(self) -> None:
+        # In the next turn: an eager task would begin the next one here, and that its next one.
+        await asyncio.sleep(0)
         limiter = self._engine.limiter
         limiter.run_requests += 1
         try:

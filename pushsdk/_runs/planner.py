@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar
 
 from pushsdk._audience.audience import Audience, Personalized, damage_texts
@@ -93,10 +94,13 @@ class Planner:
         offload: Offload,
         report: Callable[[int], None],
         stop: StopEvent | None,
+        read: Offload | None = None,
     ) -> None:
+        """``read`` calls a function in the thread that may read plain iterables; by default the event loop's."""
         self._journal = journal
         self._header = journal.header
         self._offload = offload
+        self._read = read or _here
         self._report = report
         self._stop = stop
         #: The reason for an early end. Set by ``stop``, also while another thread plans.
@@ -119,12 +123,16 @@ class Planner:
 
     async def each(self, requests: object) -> None:
         """Plan requests with one message each, and seal the plan."""
+        encoded = partial(map, self._request)
         if isinstance(requests, Personalized):
-            await self._in_thread(lambda: self._add_all(self._add_requests, requests.batches()))
+            await self._in_thread(
+                lambda: self._add_all(lambda batch: self._waiting.extend(encoded(batch)), requests.batches())
+            )
         else:
-            async with aclosing(blocks_of(requests)) as blocks:
+            # Encoded as each is read: a generator may change a message to yield it again.
+            async with aclosing(self._blocks_of(requests, encoded)) as blocks:
                 async for block in blocks:
-                    self._add_requests(block)
+                    self._waiting += block
                     await self._in_thread(self._store)
         await self._seal(requests)
 
@@ -154,7 +162,7 @@ class Planner:
 
     async def _plan_ids(self, user_ids: object) -> None:
         with Distinct() as distinct:
-            async with aclosing(blocks_of(user_ids)) as blocks:
+            async with aclosing(self._blocks_of(user_ids, iter)) as blocks:
                 async for block in blocks:
                     # As plain texts; an error has the index of the wrong id in the whole input.
                     texts = decode_user_ids(encode_user_ids(block, first=self._taken))
@@ -174,21 +182,46 @@ class Planner:
             self._waiting.append(Chunk(len(users), encoded))
         del self._ids[:end]
 
-    def _add_requests(self, requests: Iterable[object]) -> None:
-        for request in requests:
-            self._waiting.append(self._request(request))
-            self._taken += 1
-
     def _request(self, request: object) -> Chunk:
+        self._taken += 1
         try:
             users, message, fields = _fields_of(request)
             distinct, ids, duplicates = check_users(users, self._header.max_users, self._damages.update)
             # ``personalize`` has warned.
             encoded, custom = wire.encode_content(message, fields, warn=not self._header.source)
         except ValidationError as error:
-            raise ValidationError(f"request number {self._taken + 1}: {error}") from None
+            raise ValidationError(f"request number {self._taken}: {error}") from None
         self._duplicates += duplicates
         return Chunk(len(distinct), ids, encoded, custom)
+
+    async def _blocks_of(
+        self, items: Any, through: Callable[[Iterable[Any]], Iterator[Any]]
+    ) -> AsyncGenerator[list[Any]]:
+        """Yield the items in blocks, passed ``through``, with an event loop turn between them.
+
+        A slow source makes small blocks. Errors from ``items`` pass through.
+        """
+        if not isinstance(items, AsyncIterable):
+            # Calls iter() at the first item, where the items are read.
+            iterator = through(itertools.chain.from_iterable((items,)))
+            while block := await self._read(lambda: next_block(iterator)):
+                yield block
+                await asyncio.sleep(0)
+            return
+        source = aiter(items)
+        block, due = [], 0.0
+        try:
+            async for item in source:
+                block += through((item,))
+                if len(block) >= BLOCK or time.monotonic() >= due:
+                    yield block
+                    await asyncio.sleep(0)
+                    block, due = [], time.monotonic() + BLOCK_SECONDS
+        finally:
+            if isinstance(source, AsyncGenerator):
+                await source.aclose()
+        if block:
+            yield block
 
     def _store(self, at_least: int = 0) -> None:
         """Store the waiting chunks if there are enough; report; raise PlanningStoppedError if stopped."""
@@ -226,31 +259,8 @@ def _fields_in(request: Mapping[Any, Any]) -> list[Any]:
     return [request.get(name, UNSET) for name in names]
 
 
-async def blocks_of(items: Any) -> AsyncGenerator[list[Any]]:
-    """Yield the items in blocks, with a turn of the event loop between them. A slow source makes small blocks.
-
-    Errors from ``items`` pass through.
-    """
-    if not isinstance(items, AsyncIterable):
-        iterator = iter(items)
-        while block := next_block(iterator):
-            yield block
-            await asyncio.sleep(0)
-        return
-    source = aiter(items)
-    block, due = [], time.monotonic() + BLOCK_SECONDS
-    try:
-        async for item in source:
-            block.append(item)
-            if len(block) >= BLOCK or time.monotonic() >= due:
-                yield block
-                await asyncio.sleep(0)
-                block, due = [], time.monotonic() + BLOCK_SECONDS
-    finally:
-        if isinstance(source, AsyncGenerator):
-            await source.aclose()
-    if block:
-        yield block
+async def _here(work: Callable[[], T]) -> T:
+    return work()
 
 
 def next_block(items: Iterator[T], steps: Sequence[int] = STEPS) -> list[T]:

@@ -97,7 +97,7 @@ def _outcomes(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the outcomes. Nothing is opened before the first is asked for."""
     source = encoder.chunks(batches)
-    chunks = in_blocks(iter(lambda: next_block(source, STEPS), []))
+    chunks = in_blocks(lambda: next_block(source, STEPS))
     # Set in the loop's thread, by ``send``.
     sender: PlanSender
 

@@ -3,43 +3,22 @@
 import asyncio
 import functools
 import inspect
-import itertools
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from pushsdk._audience.audience import Audience, Personalized
-from pushsdk._core.arguments import iterable
-from pushsdk._core.errors import ClientClosedError
-from pushsdk._core.kinds import is_async
+from pushsdk._core.errors import ClientClosedError, ValidationError
+from pushsdk._core.kinds import is_async, must_be
 from pushsdk._core.secret import sealed
-from pushsdk._runs.planner import next_block
 from pushsdk.sync.loop_thread import current
-
-# Values that the loop itself can read without blocking, or rejects.
-IN_MEMORY = (str, bytes, bytearray, memoryview, Mapping, list, tuple, set, frozenset, range)
 
 T = TypeVar("T")
 
 
-def read_ids(user_ids: object, max_users: int) -> Any:
-    """Read the ids for one send: at most one more than ``max_users``, enough for the client to reject them."""
-    if isinstance(user_ids, IN_MEMORY):
-        return user_ids
-    return tuple(itertools.islice(iterable("user_ids", user_ids, "a str or an iterable of str"), max_users + 1))
-
-
-def async_readable(name: str, items: object) -> Any:
-    """Return the items in a form that the loop can read. Raises ValidationError unless they are a plain iterable.
-
-    ``name`` is the argument that the error names.
-    """
-    if isinstance(items, (*IN_MEMORY, Audience, Personalized)):
-        return items
-    items = iterable(name, items, "a plain iterable, not an async one")
-    # Calls iter() at the first item, in the waiting thread.
-    source = itertools.chain.from_iterable((items,))
-    return in_blocks(iter(lambda: next_block(source), []))
+def check_plain(name: str, items: object) -> None:
+    """Raise ValidationError for an async iterable. ``name`` is the argument that the error names."""
+    if isinstance(items, AsyncIterable):
+        raise must_be(name, "a plain iterable, not an async one", items, ValidationError)
 
 
 def asked(function: Callable[[], T]) -> asyncio.Future[T]:
@@ -75,15 +54,17 @@ def asked_in_thread(api_key: Any) -> Any:
     return ask
 
 
-async def in_blocks(blocks: Iterator[list[T]]) -> AsyncGenerator[T]:
-    """Iterate over the items in blocks, which the thread that waits for the current call reads."""
-    while True:
-        try:
-            values = await asked(lambda: next(blocks, []))
-        except asyncio.CancelledError:
-            # The thread no longer waits, or the client was closed.
-            raise ClientClosedError("the client was closed before the plan was finished: nothing was sent") from None
-        if not values:
-            return
+async def in_caller(work: Callable[[], T]) -> T:
+    """Return a function's result, called by the thread that waits for the current call: it reads a caller's items."""
+    try:
+        return await asked(work)
+    except asyncio.CancelledError:
+        # The thread no longer waits, or the client was closed.
+        raise ClientClosedError("the client was closed before the plan was finished: nothing was sent") from None
+
+
+async def in_blocks(read: Callable[[], list[T]]) -> AsyncGenerator[T]:
+    """Iterate over the items in blocks, which the thread that waits for the current call reads; none at the end."""
+    while values := await in_caller(read):
         for value in values:
             yield value

@@ -5,13 +5,13 @@ It drives an AsyncPushClient in an event loop that runs in a thread (``loop_thre
 
 from __future__ import annotations
 
-import functools
 import threading
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from pushsdk._core.arguments import ids_of
 from pushsdk._core.error_mapping import closed_error
 from pushsdk._core.errors import PushError
 from pushsdk._core.events import SendAbandoned
@@ -30,7 +30,7 @@ from pushsdk._views import ClientViews
 from pushsdk.claims.store import ClaimStore
 from pushsdk.client import NAMES, AsyncPushClient
 from pushsdk.options import ClientOptions, RunOptions
-from pushsdk.sync.caller_thread import asked_in_thread, async_readable, read_ids
+from pushsdk.sync.caller_thread import asked_in_thread, check_plain, in_caller
 from pushsdk.sync.loop_thread import EXIT_DRAIN, LoopThread, ThreadCall
 
 if TYPE_CHECKING:
@@ -38,13 +38,12 @@ if TYPE_CHECKING:
     from pushsdk._runs.report import BroadcastReport
 
 
-def report_abandoned(client: AsyncPushClient, user_ids: Any, call: ThreadCall[Receipt]) -> None:
+def report_abandoned(client: AsyncPushClient, users: tuple[str, ...], call: ThreadCall[Receipt]) -> None:
     """Report the outcome for a send whose caller was interrupted. Called in the loop."""
     engine, end = client._lifetime.engine, call.error or call.result
     # Interrupted before the first call reached the loop, or a mistake in the call: nothing was sent.
     if engine is None or not isinstance(end, (Receipt, PushError)):
         return
-    users = (user_ids,) if isinstance(user_ids, str) else user_ids
     outcomes: Mapping[str, Outcome] = getattr(end, "outcomes", dict.fromkeys(users, end.outcome))
     for outcome in Outcome:
         if ids := tuple([user for user, found in outcomes.items() if found is outcome]):
@@ -211,7 +210,8 @@ class PushClient(ClientViews):
             PartialError: The users have different outcomes.
         """
         thread, client = self._portal.enter(), self._client
-        users = read_ids(user_ids, self._lifetime.settings.batching.max_users)
+        max_users = self._lifetime.settings.batching.max_users
+        users = (user_ids,) if isinstance(user_ids, str) else ids_of(user_ids, max_users)
         options: dict[str, Any] = {"custom_fields": custom_fields, "timeout": timeout, "retry": retry}
         call = ThreadCall(
             lambda: client.send(users, message, idempotency_key=idempotency_key, **options),
@@ -274,10 +274,10 @@ class PushClient(ClientViews):
             RunPlanError: The run has other users, or another message or base_url. Nothing was sent.
             RunFileError: The run file can't be used.
         """
-        users = async_readable("user_ids", user_ids)
+        check_plain("user_ids", user_ids)
         return self._run(
             lambda inner: inner.broadcast(
-                users, message, custom_fields=custom_fields, run=run, stop=stop, dedupe=dedupe, **options
+                user_ids, message, custom_fields=custom_fields, run=run, stop=stop, dedupe=dedupe, **options
             ),
             options,
         )
@@ -301,8 +301,8 @@ class PushClient(ClientViews):
         Raises:
             PushError: As for ``broadcast``.
         """
-        items = async_readable("requests", requests)
-        return self._run(lambda inner: inner.send_each(items, run=run, stop=stop, **options), options)
+        check_plain("requests", requests)
+        return self._run(lambda inner: inner.send_each(requests, run=run, stop=stop, **options), options)
 
     def resume(
         self, run: AnyPath, *, stop: threading.Event | None = None, **options: Unpack[RunOptions]
@@ -331,16 +331,17 @@ class PushClient(ClientViews):
     def _run(
         self,
         start: Callable[[AsyncPushClient], Coroutine[Any, Any, BroadcastReport]],
-        options: RunOptions,
+        options: Any,
     ) -> BroadcastReport:
-        """Perform the run that ``start`` starts. ``options`` belongs to this call: ``on_progress`` is replaced."""
+        """Perform the run that ``start`` starts. ``options`` belongs to this call, and is changed."""
+        options["read"] = in_caller
         thread, client = self._portal.enter(), self._client
         call = ThreadCall(lambda: start(client))
         on_progress = options.get("on_progress")
         check("on_progress", on_progress, Callable[[Any], object] | None)
         if on_progress is not None:
             report = guarded("on_progress", on_progress)
-            options["on_progress"] = lambda progress: call.callbacks.put(functools.partial(report, progress))
+            options["on_progress"] = lambda progress: call.callbacks.put(lambda: report(progress))
         return thread.perform(call)
 
 

@@ -1,7 +1,6 @@
 """Edge cases of runs: cancellation during work in threads, concurrent sends, slow sources, extreme waits."""
 
 import asyncio
-import itertools
 import threading
 from contextlib import closing
 
@@ -98,22 +97,6 @@ async def test_a_run_cancelled_while_opening_its_file_closes_it(tmp_path, monkey
 # -- sources ----------------------------------------------------------------------------------------------------------
 
 
-class SlowSource:
-    """An async source of one id per ten seconds that records its closing."""
-
-    def __init__(self):
-        self.given = 0
-        self.closed = False
-
-    async def ids(self):
-        try:
-            for self.given in itertools.count(1):
-                await asyncio.sleep(10.0)
-                yield f"user-{self.given}"
-        finally:
-            self.closed = True
-
-
 @virtual
 async def test_a_source_that_never_waits_leaves_the_loop_its_turns():
     async def ids():
@@ -132,17 +115,22 @@ async def test_a_source_that_never_waits_leaves_the_loop_its_turns():
 
 @virtual
 async def test_closing_the_client_ends_the_planning_and_stays_the_reason(monkeypatch):
+    async def ids():
+        for user in users(9):
+            await asyncio.sleep(10.0)
+            yield user
+
     monkeypatch.setattr(planning, "BLOCK_SECONDS", 0.0)
     stop = asyncio.Event()
-    slow = SlowSource()
+    slow = ids()
     client = client_of(FakeService())
-    running = start(client.broadcast(slow.ids(), MESSAGE, stop=stop))
+    running = start(client.broadcast(slow, MESSAGE, stop=stop))
     await asyncio.sleep(25.0)
     await client.aclose()
     stop.set()
     report = await outcome_of(running)
     assert report.stopped_by == "closed"
-    assert slow.closed
+    assert slow.ag_frame is None  # closed
     assert report.stopped == "the client was closed before all its users were read: nothing was sent"
 
 

@@ -243,6 +243,15 @@ async def test_each_request_has_its_own_message(tmp_path):
     assert report.duplicates == 1
 
 
+@pytest.mark.parametrize("source", [iter, _Async])
+@virtual
+async def test_a_generator_may_change_a_request_and_yield_it_again(source):
+    service, request = FakeService(), {"message": MESSAGE}
+    async with client_of(service) as client:
+        await client.send_each(source(request for request["userIds"] in "abc"))
+    assert service.sent == [("a",), ("b",), ("c",)]
+
+
 @pytest.mark.parametrize(
     ("bad", "expected"),
     [
@@ -392,6 +401,14 @@ async def test_a_cancellation_says_what_is_known_and_how_to_continue(name, tmp_p
 
 
 # -- progress ---------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_eager_tasks_do_not_begin_each_other_without_end():
+    asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory", None))
+    async with client_of(FakeService(then=answer(after=0.3)), batching=Batching(max_users=1)) as client:
+        for _ in range(4):
+            assert (await client.broadcast(users(300), MESSAGE)).accepted == 300
 
 
 @virtual

@@ -34,7 +34,6 @@ def query(users):
 SOURCES = (
     list,
     iter,
-    lambda users: (user for user in users),
     later,
     query,
     lambda users: Audience.lines(BytesIO("\n".join(users).encode())),
