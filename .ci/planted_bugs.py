@@ -1122,6 +1122,15 @@ AUDIENCES = [
         "tests/audience/test_sql_query.py::test_a_query_that_names_files_of_another_working_directory_is_refused",
     ),
     Bug(
+        "a long field is refused because another library sets a lower limit",
+        "_audience.text_files:_csv_module",
+        """
+            import csv
+            return csv
+        """,
+        "tests/audience/test_audience.py::test_the_field_size_limit_is_not_the_one_that_the_process_shares",
+    ),
+    Bug(
         "a fraction is an id",
         "_audience.text_files:_id_in",
         "return str(row[context.key])",

@@ -5,7 +5,7 @@ bare text passes for an id, and a header that spans lines can cost the first row
 """
 
 import codecs
-import csv
+import importlib.util
 import itertools
 import json
 import re
@@ -24,6 +24,18 @@ from pushsdk._core.words import count
 LONGEST = 64 * 1024
 # A row holds other columns, too.
 LONGEST_ROW = 16 * LONGEST
+
+
+def _csv_module() -> Any:
+    """Return another ``_csv``: all code in the process shares the field size limit in the usual one."""
+    spec: Any = importlib.util.find_spec("_csv")
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.field_size_limit(LONGEST_ROW)
+    return module
+
+
+_csv = _csv_module()
 
 
 class ReadContext(msgspec.Struct):
@@ -194,10 +206,10 @@ def read_csv(file: IO[bytes], context: ReadContext, delimiter: str | None = None
     lines = (f"{line}\n" for line in _lines(file, context))
     head, mark = _head_of(lines)
     delimiter = mark or delimiter or max(",;\t|", key=re.sub(r'"[^"]*"', "", "".join(head)).count)
-    reader = csv.reader(itertools.chain(head, lines), delimiter=delimiter, strict=True)
+    reader = _csv.reader(itertools.chain(head, lines), delimiter=delimiter, strict=True)
     try:
         header = [name.strip() for name in next(filter(None, reader), [])]
-    except csv.Error as error:
+    except _csv.Error as error:
         raise _not_csv(error, reader, context, 1) from None
     if header:
         yield from _csv_rows(reader, header, context)
@@ -239,7 +251,7 @@ def _csv_rows(reader: Any, header: list[str], context: ReadContext) -> Iterator[
             else:
                 context.counts.blank += 1
             last = reader.line_num
-    except csv.Error as error:
+    except _csv.Error as error:
         raise _not_csv(error, reader, context, last + 1) from None
 
 

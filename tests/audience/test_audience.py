@@ -1,5 +1,6 @@
 """Audiences from text, CSV and JSON lines, and the behavior that all audiences share."""
 
+import csv
 import io
 import json
 import os
@@ -31,7 +32,7 @@ WRITTEN = [
     ("u.csv", "\n\n", []),
     ("u.csv", "\ufeffsep=;\r\nuser_id;n\r\na,b;1\r\n", ["a,b"]),
     ("u.csv", '"sep=\t"\nuser_id\tn\na,b\t1\n', ["a,b"]),
-    ("u.csv", "user_id,n\na," + "x" * 131_072 + "\n", ["a"]),
+    ("u.csv", "user_id,n\na," + "x" * 1_000_000 + "\n", ["a"]),
     ("u.jsonl", f'\ufeff{{"user_id": " a "}}\n\n{{"user_id": {BIG}}}\r\n{{"user_id":-5}}', [" a ", str(BIG), "-5"]),
     ("u.ndjson", '{"user_id": 9007199254740993, "x": [1]}', ["9007199254740993"]),
 ]
@@ -71,7 +72,7 @@ BAD = [
     ("u.txt", "User ID|Name\nsecret|Ann\n", 1, "a table, JSON"),
     ("u.txt", "\n<!-- secret -->\n<html>\n", 2, "or a web page"),
     ("u.txt", " no | name \n----+------\n  7 | Ann\n", 2, "print ids alone (psql -At), or a CSV (psql --csv)"),
-    ("u.csv", "user_id\n" + "-" * 131_000 + "x,\n", 2, "2 fields, and the header has 1"),
+    ("u.csv", "user_id\n" + "-" * 999_999 + "x,\n", 2, "2 fields, and the header has 1"),
     ("u.csv", 'user_id,n\na,"1\n2"\nsecret\n', 4, "1 field, and the header has 2"),
     ("u.csv", 'user_id,n\n"secret"x,2\n', 2, "not CSV: ',' expected after '\"'"),
     ("u.csv", "user_id,n,user_id\na,1,b\n", 1, "the header names a column twice"),
@@ -80,7 +81,7 @@ BAD = [
         "u.csv",
         'user_id,n\n\na,1\nb,"1\n' + ("c" * 99 + "\n") * 11_000,
         4,
-        "field limit (131072); is a quotation mark there not",
+        "field limit (1048576); is a quotation mark there not",
     ),
     ("u.csv", '"user_id\n,n\n', 1, "not CSV: unexpected end of data; is a quotation mark there not closed?"),
     ("u.csv", 'user_id,n\na,"1\n2"\n,"1\n2"\n', 4, "user_id is empty"),
@@ -193,6 +194,16 @@ def test_a_pattern_reads_its_files_in_the_order_of_their_names(tmp_path):
     assert first.startswith(f"{tmp_path}/*.csv (2 files, 20 bytes, state ")
     os.utime(tmp_path / "b.csv", ns=(0, 10**18 + 1))
     assert audience.source != first, "the source changes with any of its files"
+
+
+def test_the_field_size_limit_is_not_the_one_that_the_process_shares(tmp_path):
+    before = csv.field_size_limit(10)
+    try:
+        path = made(tmp_path, "u.csv", "user_id\nuser-1234567890\n")
+        assert ids_of(Audience.read(path)) == ["user-1234567890"]
+        assert csv.field_size_limit() == 10
+    finally:
+        csv.field_size_limit(before)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
