@@ -38,10 +38,11 @@ T = TypeVar("T")
 
 logger = logging.getLogger("pushsdk")
 
-# An error in a JSON object, unless its value is empty.
+# An error in a JSON object, or users who failed, unless the value is empty.
 _error_in = partial(
     re.search,
-    rb'(?i)"(?:errors?|exception|fault)"\s*+:\s*+(?!null|false|0|""|\[\]|\{\})|"(?:success|ok)"\s*+:\s*+false',
+    rb'(?i)"(?:errors?|exception|fault|fail(?:ed|ures?)(?:_?count)?|rejected)"\s*+:\s*+(?!null|false|0|""|\[\]|\{\})'
+    rb'|"(?:success|ok)"\s*+:\s*+false',
 )
 
 

@@ -48,7 +48,8 @@ async def test_each_attempt_and_each_retry_is_a_line(caplog):
     [
         (200, b'{"error": "USERMARKER"}', True),
         (202, b'{"success": false}', True),
-        (200, b'{"error": null, "errors":[]}', False),
+        (207, b'{"accepted": 1, "failed": ["USERMARKER"]}', True),
+        (200, b'{"error": null, "errors":[], "failed_count": 0}', False),
         (200, b"", False),
         (400, b'{"error": "USERMARKER"}', False),
     ],

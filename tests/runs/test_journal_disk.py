@@ -66,6 +66,8 @@ def error_of(name):
 
 FAULTS = [
     ("COMMIT", "SQLITE_IOERR_FSYNC", "the disk failed"),
+    ("COMMIT", "SQLITE_IOERR_FSTAT", "it was moved"),
+    ("COMMIT", "SQLITE_READONLY_DBMOVED", "it was moved"),
     ("UPDATE head", "SQLITE_FULL", "the disk is full: make room, then resume the run"),
     ("BEGIN", "SQLITE_BUSY", "another program has locked it"),
     ("COMMIT", "", "it is damaged"),

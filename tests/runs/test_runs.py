@@ -256,7 +256,6 @@ async def test_a_generator_may_change_a_request_and_yield_it_again(source):
     ("bad", "expected"),
     [
         ({"userIds": ["a"]}, r"number 1: \$.message is missing"),
-        ({"userIds": ["a"], "mesage": MESSAGE}, r"\$\.mesage: unknown field, did you mean message"),
         ({"userIds": ["a"], "message": MESSAGE, "customFields": None}, "null"),
         ("a", "a request must be a PushRequest or a mapping; got str"),
         ({"userIds": [1], "message": MESSAGE}, r"number 1: user_ids\[0\]"),
