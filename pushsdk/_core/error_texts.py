@@ -158,7 +158,10 @@ def _signs_in(decisive: Attempt) -> dict[object, object]:
         "request id": _request_id_of(decisive),
         "no answer": not decisive.answer,
         **{failure: decisive.reason.startswith(failure) for failure in Failure},
-        **{word: word in decisive.reason for word in ("host name", "TLS handshake", "mismatch", "expired")},
+        **{
+            word: word in decisive.reason
+            for word in ("host name", "TLS handshake", "mismatch", "expired", "open files")
+        },
     }
 
 
@@ -188,6 +191,7 @@ _KEY = ". Check the api_key, and that it belongs to this base_url"
 FIXES: tuple[tuple[set[object], str], ...] = (
     ({"http to TLS"}, ". base_url says http://: does the service speak https? See: pushsdk docs troubleshooting"),
     ({Failure.DNS}, _DNS),
+    ({"open files"}, ". Close files, or raise ulimit -n"),
     ({Failure.REFUSED, "local"}, ". Is the service up? For a local one: pushsdk emulator"),
     ({Failure.REFUSED}, ". Is the service up?"),
     ({Failure.CONNECT_TIMEOUT, "TLS handshake"}, _TLS),

@@ -4,15 +4,33 @@ import asyncio
 import contextvars
 import queue
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
+
+from pushsdk._core.errors import ClientClosedError, NotSentError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Runs a function away from the event loop, and returns its result: ``in_thread``.
 Offload = Callable[..., Awaitable[Any]]
+
+
+@contextmanager
+def system_limits() -> Iterator[None]:
+    """Raise NotSentError if the system refuses a thread, or the open files that an event loop needs."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        if "interpreter shutdown" in str(error):
+            # Python 3.12 starts no thread once the main thread has ended.
+            raise ClientClosedError("the interpreter is exiting: make the first call earlier") from None
+        raise NotSentError(
+            f"no event loop or thread can be started ({error}): close clients and files that are no longer used, or "
+            "raise the limits on open files and threads (ulimit -n, ulimit -u)"
+        ) from None
 
 
 class DaemonThreads(ThreadPoolExecutor):
@@ -69,10 +87,11 @@ class DaemonThreads(ThreadPoolExecutor):
 async def in_thread(work: Callable[[], Any], cancelled: Callable[[], object] = lambda: None) -> Any:
     """Run blocking work in a thread. A cancellation waits for its end: two threads must not use one file at once.
 
-    ``cancelled`` is called before it waits.
+    ``cancelled`` is called before it waits. Raises NotSentError if no thread can be started.
     """
     # Not a task, as with to_thread: tasks are cancelled when their loop is closed, but a thread continues.
-    thread = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, work)
+    with system_limits():
+        thread = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, work)
     try:
         return await asyncio.shield(thread)
     except asyncio.CancelledError:

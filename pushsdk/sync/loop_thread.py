@@ -31,7 +31,7 @@ from pushsdk._core.errors import (
 from pushsdk._core.results import DrainReport
 from pushsdk._io.forks import in_child
 from pushsdk._io.lifetime import CANCEL_TIMEOUT
-from pushsdk._io.threads import DaemonThreads
+from pushsdk._io.threads import DaemonThreads, system_limits
 
 #: Seconds for the calls in flight when the interpreter exits, or when a client is dropped without being closed.
 EXIT_DRAIN = 5.0
@@ -114,11 +114,12 @@ class LoopThread:
         # True once the shutdown is complete. Set in the loop.
         self._closed = False
         self.selector: selectors.BaseSelector | None = None
-        if sys.platform == "win32":  # pragma: no cover - no fork there, so no selector is needed
-            self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
-        else:
-            self.selector = selectors.DefaultSelector()
-            self.loop = asyncio.SelectorEventLoop(self.selector)
+        with system_limits():
+            if sys.platform == "win32":  # pragma: no cover - no fork there, so no selector is needed
+                self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
+            else:
+                self.selector = selectors.DefaultSelector()
+                self.loop = asyncio.SelectorEventLoop(self.selector)
         self.loop.set_default_executor(DaemonThreads())
         self.thread: threading.Thread = threading.Thread(target=self._run, name="pushsdk", daemon=True)
         #: True in a forked child, where the thread does not run. Set by ``_detach``.
@@ -149,7 +150,7 @@ class LoopThread:
             warn_caller("PushClient blocks the event loop of this thread until its call ends: use AsyncPushClient")
 
     def start(self) -> None:
-        """Start the thread. Raises ClientClosedError if the interpreter is exiting."""
+        """Start the thread. Raises NotSentError if it can't be started."""
         _open.add(self)
         try:
             if _is_green():
@@ -157,14 +158,12 @@ class LoopThread:
                     "gevent and eventlet run one event loop for all threads: keep one PushClient open at a time, and "
                     "use its with_options"
                 )
-            self.thread.start()
-        except BaseException as error:
+            with system_limits():
+                self.thread.start()
+        except BaseException:
             if not self.has_started:
                 _open.discard(self)
                 self.loop.close()
-            if isinstance(error, RuntimeError) and "interpreter shutdown" in str(error):
-                # Python 3.12 starts no thread once the main thread has ended.
-                raise ClientClosedError("the interpreter is exiting: make the first call earlier") from None
             raise
 
     def perform(self, call: ThreadCall[T]) -> T:

@@ -1,6 +1,8 @@
 """The end of a client's thread: closed, dropped, or at the exit of the interpreter. Nothing is left behind."""
 
 import gc
+import os
+import resource
 import threading
 import time
 from queue import SimpleQueue
@@ -10,7 +12,7 @@ import pytest
 from support.programs import run_program
 from support.service_thread import HANGS
 
-from pushsdk import ClientClosedError, MobilePush, PushClient
+from pushsdk import ClientClosedError, MobilePush, NotSentError, PushClient, RetryPolicy
 from pushsdk._io.threads import DaemonThreads
 from pushsdk.claims import MemoryClaims
 from pushsdk.emulator import Fault
@@ -75,7 +77,7 @@ START = threading.Thread.start
 @pytest.mark.parametrize(
     ("start", "error", "text"),
     [
-        (not_at_all, RuntimeError, "can't start new thread"),
+        (not_at_all, NotSentError, r"\(can't start new thread\): .* \(ulimit -n, ulimit -u\)"),
         (started_and_interrupted, KeyboardInterrupt, "^$"),
         (not_now, ClientClosedError, "make the first call earlier"),
     ],
@@ -89,6 +91,29 @@ def test_a_thread_whose_start_fails_leaves_nothing(service, monkeypatch, start, 
     assert service.requests == 0
     client.send("u", HELLO)
     client.close()
+
+
+def test_at_the_limit_of_open_files_an_error_says_what_to_do(service):
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with PushClient(retry=RetryPolicy.none()) as client:
+        client.flush()
+        os.close(free := os.dup(0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, most))
+        try:
+            with pytest.raises(NotSentError, match=r"\(ulimit -n, ulimit -u\)"):
+                PushClient().flush()
+            with pytest.raises(NotSentError, match=r"Too many open files .*\. Close files, or raise ulimit -n \["):
+                client.send("u", HELLO)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+
+
+def test_a_run_whose_work_gets_no_thread_sends_nothing(service, monkeypatch):
+    with PushClient() as client, monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", not_at_all)
+        with pytest.raises(NotSentError, match="ulimit -u"):
+            client.broadcast(["u"], HELLO)
+    assert service.requests == 0
 
 
 def test_blocking_work_is_done_by_few_daemon_threads_that_end(monkeypatch):
