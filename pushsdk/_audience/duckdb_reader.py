@@ -9,6 +9,7 @@ import json
 import operator
 import re
 import tempfile
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -83,12 +84,16 @@ def duckdb_module() -> ModuleType:
 
 @contextmanager
 def connection() -> Iterator[Connection]:
-    """Open an empty database in memory. It spills to a private folder, which is removed at the end."""
+    """Open an empty database in memory. It spills to a private folder, which is removed at the end.
+
+    Raises ConfigurationError if the folder can't be made.
+    """
     duckdb = duckdb_module()
-    with (
-        tempfile.TemporaryDirectory(prefix="pushsdk-") as folder,
-        duckdb.connect(":memory:", config={**SETTINGS, "temp_directory": folder}) as db,
-    ):
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="pushsdk-")
+    except OSError as error:
+        raise ConfigurationError(f"DuckDB needs a folder for temporary files ({error.strerror}): set TMPDIR") from None
+    with folder as path, duckdb.connect(":memory:", config={**SETTINGS, "temp_directory": path}) as db:
         db.execute("SET enable_progress_bar = false; SET lock_configuration = true")
         yield db
 
@@ -396,6 +401,8 @@ class ArrowTable(DuckdbSource):
         self._table = table
         # The rows at the first reading. Set by _opened.
         self._rows: int | None = None
+        # Held while the stream is read: two threads can't read a DuckDB relation at once, for one.
+        self._turn = threading.Lock()
         super().__init__(name, key=key)
 
     def description(self) -> str:
@@ -403,16 +410,17 @@ class ArrowTable(DuckdbSource):
 
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
-        # Set by __arrow_c_stream__. It quotes no value.
-        self._error: PushError | None = None
         with connection() as db, duckdb_errors(self._name):
-            try:
-                db.register("pushsdk_stream", self)
-                # Some DuckDB versions can read a stream only once.
-                db.execute(f"CREATE TEMP TABLE {VIEW} AS FROM pushsdk_stream")
-            finally:
-                if self._error is not None:
-                    raise self._error from None
+            with self._turn:
+                # Set by __arrow_c_stream__. It quotes no value.
+                self._error: PushError | None = None
+                try:
+                    db.register("pushsdk_stream", self)
+                    # Some DuckDB versions can read a stream only once.
+                    db.execute(f"CREATE TEMP TABLE {VIEW} AS FROM pushsdk_stream")
+                finally:
+                    if self._error is not None:
+                        raise self._error from None
             [(rows,)] = db.execute(f"SELECT count(*) FROM {VIEW}").fetchall()
             if self._rows not in (None, rows):
                 raise ValidationError(

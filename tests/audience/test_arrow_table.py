@@ -1,5 +1,9 @@
 """Audiences from tables in memory, read through their Arrow streams."""
 
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import duckdb
 import pyarrow as pa
 import pytest
@@ -39,6 +43,26 @@ def test_a_reader_that_is_read_once_is_refused():
     table = pa.table({"user_id": ["a", "b"]})
     error = refused(lambda: Audience.table(table.to_reader()))
     assert error.startswith("the RecordBatchReader had 2 rows, and now has 0: pass a table that stays as it is")
+
+
+def test_without_a_temporary_folder_the_error_names_the_fix(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/none")
+    with pytest.raises(ConfigurationError, match=r"\(No such file or directory\): set TMPDIR"):
+        Audience.table(pa.table({"user_id": ["a"]}))
+
+
+def test_two_threads_read_a_stream_one_after_the_other():
+    class Frame:
+        def __arrow_c_stream__(self, requested_schema=None):
+            with contextlib.suppress(threading.BrokenBarrierError):
+                meeting.wait(0.02)
+                pytest.fail("both read the stream")
+            return pa.table({"user_id": ["a"]}).__arrow_c_stream__(requested_schema)
+
+    meeting = threading.Barrier(2)
+    audience = Audience.table(Frame())
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(ids_of, [audience] * 2)] == [["a"]] * 2
 
 
 @pytest.mark.parametrize(
