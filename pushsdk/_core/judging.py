@@ -155,7 +155,7 @@ def judge(
     if evidence.written and evidence.status == 204 and not statuses:
         # Nearly every push, decided without reading the table.
         return plain_attempt(started, seconds)
-    outcome, retryable = _decide(evidence, statuses, retry_on)
+    outcome, retryable = decide(evidence, statuses, retry_on)
     headers, body = NO_HEADERS, b""
     if evidence.status is not None and (outcome is not ACCEPTED or evidence.body):
         mask = masker(key)
@@ -178,7 +178,7 @@ def plain_attempt(started: float, seconds: float) -> Attempt:
     return Attempt(outcome=ACCEPTED, status=204, reason="HTTP 204", started=started, seconds=seconds)
 
 
-def _decide(evidence: Evidence, statuses: Mapping[int, Outcome], retry_on: Set[int]) -> tuple[Outcome, bool]:
+def decide(evidence: Evidence, statuses: Mapping[int, Outcome], retry_on: Set[int] = RETRYABLE) -> tuple[Outcome, bool]:
     """Return the outcome by the table and the policy, and if it is retryable."""
     rule = find_rule(evidence)
     if evidence.status is None or rule.outcome is NOT_SENT:

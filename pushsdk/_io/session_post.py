@@ -15,7 +15,7 @@ from aiohttp import payload
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
-from pushsdk._core.judging import find_rule
+from pushsdk._core.judging import decide
 from pushsdk._core.outcome import NO_HEADERS, REJECTED, Evidence, Failure
 from pushsdk._io.fast_post import FastPost, HttpConnection, claimed, is_own, read_body
 from pushsdk._io.heads import Heads
@@ -57,12 +57,9 @@ class _EvidenceBody(payload.Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         evidence = self._evidence
-        # An injected session's middleware may send again, within this attempt: after a rejection, by the same claim.
-        if evidence.started_writing and find_rule(evidence).outcome is not REJECTED:
-            raise aiohttp.ClientConnectionError("the request may have been pushed, so it is not sent again")
-        claim, self._claim = self._claim, None
         protocol = writer.protocol  # type: ignore[attr-defined]
         self._connection = connection = self._connection_of(protocol)
+        claim, self._claim = self._claim, None
         await connection.let_read()
         if claim is not None:
             body = await claimed(claim)
@@ -100,7 +97,14 @@ class SessionPost:
         evidence, span, operation, pool = request.evidence, request.flight.span, request.operation, self._fast_post
         pool.lend()
         body, claim = await self._claimed(request)
-        data = _EvidenceBody(body, evidence, claim, lambda protocol: HttpConnection.of(protocol, pool, evidence))
+
+        def connection_of(protocol: Any) -> HttpConnection:
+            # An injected session's middleware may send again in this attempt: after a rejection, by the same claim.
+            if evidence.started_writing and REJECTED not in decide(evidence, request.options.policy.statuses):
+                raise aiohttp.ClientConnectionError("the request may have been pushed, so it is not sent again")
+            return HttpConnection.of(protocol, pool, evidence)
+
+        data = _EvidenceBody(body, evidence, claim, connection_of)
         try:
             with nullcontext() if span is None else span.current():
                 # Called by session.post(), which adds a context manager.

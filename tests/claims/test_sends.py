@@ -18,6 +18,7 @@ from pushsdk import (
     ClaimStoreError,
     ConfigurationError,
     NotSentError,
+    Outcome,
     OutcomeUnknownError,
     Rate,
     RateLimitedError,
@@ -393,10 +394,15 @@ async def test_an_unreadable_record_is_never_replaced_and_blocks_no_other_call(r
 
 
 @pytest.mark.parametrize(
-    ("fault", "state"),
-    [(Fault.status(401, first=1), ACCEPTED), (Fault.status(500, accepted=True, first=1), UNKNOWN)],
+    ("fault", "statuses", "state"),
+    [
+        (Fault.status(401, first=1), {}, ACCEPTED),
+        (Fault.status(500, accepted=True, first=1), {}, UNKNOWN),
+        (Fault.status(401, accepted=True, first=1), {401: Outcome.UNKNOWN}, UNKNOWN),
+        (Fault.status(500, first=1), {500: Outcome.REJECTED}, ACCEPTED),
+    ],
 )
-async def test_a_session_sends_a_request_again_only_if_it_was_rejected(fault, state):
+async def test_a_session_sends_a_request_again_only_if_it_was_rejected(fault, statuses, state):
     async def again(request, handler):
         # As aiohttp's DigestAuthMiddleware does after a challenge.
         response = await handler(request)
@@ -408,6 +414,6 @@ async def test_a_session_sends_a_request_again_only_if_it_was_rejected(fault, st
         aiohttp.ClientSession(middlewares=(again,)) as session,
         AsyncPushClient(service.base_url, "key", session=session, claims=claims) as client,
     ):
-        await deliver(client)
+        await deliver(client, retry=RetryPolicy.none(statuses=statuses))
         assert service.inbox("key").users() == {"user-1": 1}
     assert claims.states() == [[state]]
