@@ -9,15 +9,11 @@ from support.fake_service import MESSAGE, FakeService, client_of, outcome_of, st
 from support.run_files import BROADCAST, CLAIMED, chunk, event, make_run, record
 from support.virtual_time import turns, virtual
 
-from pushsdk import (
-    Batching,
-    Limits,
-    Outcome,
-    RunFileError,
-    read_report,
-)
+from pushsdk import Batching, Limits, Outcome, RunFileError, read_report
+from pushsdk._io import files
 from pushsdk._runs import api as runs
 from pushsdk._runs import planner as planning
+from pushsdk._runs.run_file import file as runfile
 from pushsdk._runs.run_file.file import ask_to_stop
 from pushsdk._runs.run_file.journal import Journal
 
@@ -135,22 +131,21 @@ async def test_closing_the_client_ends_the_planning_and_stays_the_reason(monkeyp
 
 
 @virtual
-async def test_a_stop_mark_ends_the_run_that_is_sent_and_no_later_one(tmp_path):
+async def test_a_stop_mark_ends_the_run_that_is_sent_and_no_later_one(tmp_path, monkeypatch):
     def refused(why):
         with pytest.raises(RunFileError, match=why):
             ask_to_stop(path, "bob")
 
-    path, lock = tmp_path / "run", tmp_path / "run-lock"
+    path = tmp_path / "run"
     service = FakeService()
     refused("can't be opened")
     path.write_text("notes")
     refused("it is not a run file")
     path.unlink()
     make_run(path).close()
-    refused("no process is sending it")
-    lock.mkdir()
-    refused("its folder can't be used: Is a directory")
-    lock.rmdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(runfile, "lock", lambda _: pytest.fail("a run that begins now would be refused"))
+        refused("no process is sending it")
     path.unlink()
     async with client_of(service, batching=Batching(max_users=1), limits=ONE) as client:
         running = start(client.broadcast(users(64), MESSAGE, run=path))
@@ -267,9 +262,12 @@ def test_a_reader_learns_what_another_process_does_with_the_run(tmp_path):
     assert report.reasons == {"in flight when its process ended: the push may have been enqueued": 1}
 
 
-def test_without_flock_no_lock_is_seen(tmp_path, monkeypatch):
-    monkeypatch.setattr("pushsdk._io.files.HAVE_FLOCK", False)
+def test_without_flock_no_lock_is_seen_unless_it_is_wanted(tmp_path, monkeypatch):
+    for module in (files, runfile):
+        monkeypatch.setattr(module, "HAVE_FLOCK", False)
     journal = Journal.open_or_create(tmp_path / "run", BROADCAST)
     journal.seal(duplicates=0)
     assert not read_report(tmp_path / "run").in_use
+    ask_to_stop(tmp_path / "run", "bob")
+    assert journal.stop_asked().reason == "bob stopped it"
     journal.close()

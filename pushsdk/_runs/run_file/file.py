@@ -19,7 +19,7 @@ from pushsdk._core.damage import is_filled
 from pushsdk._core.errors import Advice, RunFileError, RunInUseError
 from pushsdk._core.outcome import Outcome
 from pushsdk._io.file_names import check_path
-from pushsdk._io.files import database_objection, is_locked, lock, objection, sync_folder, write_new
+from pushsdk._io.files import HAVE_FLOCK, database_objection, is_locked, lock, objection, sync_folder, write_new
 from pushsdk._io.forks import ProcessGuard
 from pushsdk._sqlite import connect, identity
 from pushsdk._texts import text_beside
@@ -185,10 +185,12 @@ def ask_to_stop(path: Path, by: str) -> None:
     """Leave a stop mark for the process that writes to a run file. Raise RunFileError if there is none."""
     run_path = RunFilePath(path, write=False)
     _identify(run_path)
-    # Only the lock tells: a look at it finds nothing if its file can't be read, or on Windows.
+    # A look, not the lock itself, which would refuse a process that begins now. On Windows only the lock tells.
     with suppress(RunInUseError):
-        RunFilePath(path, write=True).release()
-        raise run_file_error(path, "no process is sending it")
+        if not HAVE_FLOCK:
+            RunFilePath(path, write=True).release()
+        if not run_path.in_use:
+            raise run_file_error(path, "no process is sending it")
     with system_errors(path, "its stop mark can't be left"):
         run_path.drop_mark()  # of an earlier stop, which may not count
         write_new(run_path.mark, by.encode(errors="replace"), durable=False)
