@@ -320,28 +320,33 @@ def _plain_call(db: Connection, call: str) -> str:
     stated = {*_STATED.findall(call.lower())}
     quotes = ("",) if stated & {"quote", "escape"} else _QUOTES
     comments = "" if "comment" in stated else "comment = ''"
+    fix = _MARKS
     for quote in quotes:
         plain = _call_with(call, quote, comments)
         with suppress(duckdb_module().Error):
-            if _may_lose(db, call, plain, stated):
-                break
-            return plain
+            fix = _fix_of_guess(db, call, plain, stated)
+            if not fix:
+                return plain
+            break
     db.execute(f"FROM {call} {_SAMPLE}").fetchall()  # raises if the file is no CSV
     raise ValidationError(
         "the query: quotation marks, comments or first lines that DuckDB leaves out may belong to ids: state "
-        "quote = '\"' or quote = '''', skip = 0 or skip = 1, header = true or header = false, and comment = '#' or "
-        f"comment = '' in {printable(call)}"
+        f"{fix} in {printable(call)}"
     )
 
 
-def _may_lose(db: Connection, call: str, plain: str, stated: set[str]) -> object:
-    """Return something true if ids may be lost by a guess."""
+_MARKS = "quote = '\"' or quote = '''', and comment = '#' or comment = ''"
+
+
+def _fix_of_guess(db: Connection, call: str, plain: str, stated: set[str]) -> str:
+    """Return the options to state if ids may be lost by a guess."""
     names = column_types(db, plain)
     whole = {} if "skip" in stated else column_types(db, _call_with(plain, "skip = 0"))
-    return (
-        # With stated names, DuckDB takes a first row of texts for a header.
-        ("header" not in stated and stated & {"names", "columns", "column_names"})
-        # Among the lines that DuckDB skips is a header, as in a file made from files with other columns.
-        or (whole != names and names.keys() & re.split("[,;|\t]", ",".join(whole)))
-        or db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall()
-    )
+    # With stated names, DuckDB takes a first row of texts for a header.
+    if "header" not in stated and stated & {"names", "columns", "column_names"}:
+        return "header = true or header = false"
+    # Among the lines that DuckDB skips is a header, as in a file made from files with other columns.
+    if whole != names and names.keys() & re.split("[,;|\t]", ",".join(whole)):
+        return "skip = 0 or skip = 1"
+    lost = db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall()
+    return _MARKS if lost else ""
