@@ -62,7 +62,7 @@ class Limiter:
         # A token bucket, full at first
         self._burst = float(limits.burst or math.ceil(limits.rate or 1))
         self._tokens = self._burst
-        self._filled: float | None = None  # when the tokens were last counted
+        self._filled = -math.inf  # when the tokens were last counted
 
     def check(self, *, user_ids: Sequence[str], size: int, now: float) -> None:
         """Raise `Refused` for the first exceeded limit; the error contains no user id. ``size`` is in bytes.
@@ -102,8 +102,7 @@ class Limiter:
         """Take a rate token and return 0, or return the seconds until the next token."""
         if self.limits.rate is None:
             return 0.0
-        before = now if self._filled is None else self._filled
-        self._filled = max(before, now)
+        before, self._filled = self._filled, max(self._filled, now)
         self._tokens = min(self._burst, self._tokens + (self._filled - before) * self.limits.rate)
         wait = (1 - self._tokens) / self.limits.rate
         if wait > _CLOCK_ERROR:

@@ -134,10 +134,9 @@ class FakeService:
 
     def duplicates(self) -> Mapping[str, int]:
         """Return the users to whom the same push was accepted more than once, and the highest count for each."""
-        same: Counter[str] = Counter()
-        for (user, _), count in Counter((user, push.content) for push in self.pushes for user in push.user_ids).items():
-            same[user] = max(same[user], count)
-        return {user: count for user, count in same.items() if count > 1}
+        same = Counter((user, push.content) for push in self.pushes for user in push.user_ids)
+        # The rarest first, so that the highest count of a user stays.
+        return {user: count for (user, _), count in reversed(same.most_common()) if count > 1}
 
     @property
     def pushes(self) -> Sequence[FakeRequest]:

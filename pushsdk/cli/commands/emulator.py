@@ -28,7 +28,6 @@ from pushsdk.emulator.guard import HOST
 DEFAULT_PORT = 8080
 # Claims and runs are bound to their address, so it stays; and the command may be a server, whose port is often 8080.
 EXEC_PORT = 8090
-_MAX_BYTES = 64 * 1024
 _LONGEST_LINE = 1000  # characters: at most 4 KiB, which a pipe that select reports takes at once
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
@@ -85,8 +84,8 @@ def _arguments(options: EmulatorOptions) -> dict[str, Any]:
 
 def read_token(file: Path) -> str:
     """Return the token in a file, without the line end after it."""
-    with _option_errors(f"--token-file {file}"), file.open("rb") as opened:
-        return opened.read(_MAX_BYTES).decode("utf-8-sig", "replace").strip()
+    with _option_errors(f"--token-file {file}"):
+        return file.read_text("utf-8-sig", "replace").strip()
 
 
 @contextmanager
