@@ -60,7 +60,7 @@ STATUSES = [UserStatus(state) for state in (UserState.CLAIMED, UserState.ACCEPTE
 CHANGES = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 2), st.sampled_from(STATUSES)), min_size=6)
 
 
-@settings(max_examples=300)  # one in twenty shows a wrong join
+@settings(max_examples=150)  # one in twenty shows a wrong join
 @given(CHANGES)
 @virtual
 async def test_events_that_are_joined_leave_each_user_as_the_events_alone(changes):

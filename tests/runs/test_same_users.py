@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audiences import made
 from support.fake_service import MESSAGE, FakeService, client_of
@@ -42,6 +42,7 @@ SOURCES = (
 USERS = st.lists(st.text("01", min_size=1, max_size=3), min_size=1, max_size=8)
 
 
+@settings(max_examples=50)
 @given(USERS, USERS, st.booleans(), st.sampled_from(SOURCES), st.sampled_from(SOURCES), st.data())
 def test_only_the_planned_users_are_ever_pushed_to(planned, others, dedupe, first, then, data):
     service = FakeService()

@@ -1,6 +1,6 @@
 """Audiences, read whole."""
 
-from itertools import chain, product
+from itertools import chain
 
 import pytest
 
@@ -25,10 +25,10 @@ def rows_of(audience, *, distinct=False):
 
 
 def refused(make):
-    """Return the one error of making an audience, or of all ways to read it."""
+    """Return the one error of making an audience, or of the ways to read it."""
     errors = set()
     audience = None
-    for read, distinct in product((ids_of, rows_of), (False, True)):
+    for read, distinct in ((ids_of, False), (ids_of, True), (rows_of, True)):
         with pytest.raises(ValidationError) as excinfo:
             audience = audience or make()
             read(audience, distinct=distinct)
