@@ -84,6 +84,11 @@ class DaemonThreads(ThreadPoolExecutor):
             self._resting.release()
 
 
+async def inline(work: Callable[[], T], *_: object) -> T:
+    """Run the work in the event loop, which it blocks."""
+    return work()
+
+
 async def in_thread(work: Callable[[], Any], cancelled: Callable[[], object] = lambda: None) -> Any:
     """Run blocking work in a thread. A cancellation waits for its end: two threads must not use one file at once.
 

@@ -20,7 +20,7 @@ from pushsdk._core.kinds import must_be
 from pushsdk._core.models import UNSET, PushRequest
 from pushsdk._core.paths import show_path
 from pushsdk._core.words import count, near_word
-from pushsdk._io.threads import Offload
+from pushsdk._io.threads import Offload, inline
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
 from pushsdk._runs.run_file.file import OTHER_USERS, run_file_error
 from pushsdk._runs.run_file.journal import Journal
@@ -100,7 +100,7 @@ class Planner:
         self._journal = journal
         self._header = journal.header
         self._offload = offload
-        self._read = read or _here
+        self._read = read or inline
         self._report = report
         self._stop = stop
         #: The reason for an early end. Set by ``stop``, also while another thread plans.
@@ -257,10 +257,6 @@ def _fields_in(request: Mapping[Any, Any]) -> list[Any]:
         advice = f", did you mean {near}?" if near else f": a push request has {', '.join(names)}"
         raise ValidationError(f"{show_path((unknown[0],))}: unknown field{advice}")
     return [request.get(name, UNSET) for name in names]
-
-
-async def _here(work: Callable[[], T]) -> T:
-    return work()
 
 
 def next_block(items: Iterator[T], steps: Sequence[int] = STEPS) -> list[T]:

@@ -20,6 +20,7 @@ from pushsdk._core.operations import CREATE_CAMPAIGN, PUSH
 from pushsdk._core.outcome import Evidence, Failure
 from pushsdk._core.words import count as counted
 from pushsdk._io.request import ApiRequest, Claim
+from pushsdk._io.threads import inline
 from pushsdk.client import AsyncPushClient
 from pushsdk.emulator.faults import UNCONNECTED, Fault, FaultDecision, Rules, headers_of
 from pushsdk.options import ClientOptions
@@ -121,7 +122,7 @@ class FakeService:
 
     def serve(self, client: AsyncPushClient) -> AsyncPushClient:
         """Connect a client to this service, whatever its base_url. Raises ConfigurationError after its first call."""
-        client._lifetime.serve(self, offload=_run_inline)
+        client._lifetime.serve(self, offload=inline)  # virtual time has no threads
         return client
 
     def accepted(self, user_id: str) -> int:
@@ -247,8 +248,3 @@ def _answer(request: FakeRequest, fault: Fault | None) -> tuple[int, CIMultiDict
         return 204, CIMultiDict(), b""
     body = b'{"uuid": "%b"}' % str(uuid.uuid4()).encode()
     return 200, CIMultiDict({"Content-Type": "application/json"}), body
-
-
-async def _run_inline(work: Callable[[], Any], *_: object) -> Any:
-    """Run blocking work in the event loop: virtual time has no threads."""
-    return work()

@@ -27,8 +27,12 @@ def wall_clock(monkeypatch):
     monkeypatch.setattr(stopping, "datetime", SimpleNamespace(now=lambda zone: datetime.fromtimestamp(now(), zone)))
 
 
+class Timestamp(datetime):
+    """A subclass, as in pandas."""
+
+
 def moment(seconds):
-    return datetime.fromtimestamp(seconds, UTC)
+    return Timestamp.fromtimestamp(seconds, UTC)
 
 
 @given(SECONDS, SECONDS, st.lists(ANSWERS, max_size=12), st.integers(1, 4), st.booleans())

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
@@ -318,7 +319,8 @@ class Journal:
         raise self._file.damaged()
 
 
-_encoder = msgspec.msgpack.Encoder()
+# A time may be of a subclass, such as a Timestamp of pandas: then its text is kept.
+_encoder = msgspec.msgpack.Encoder(enc_hook=datetime.isoformat)
 _HEADER = msgspec.msgpack.Decoder(Header)
 _CHUNKS = msgspec.msgpack.Decoder(list[Chunk])
 _ENTRY = msgspec.msgpack.Decoder(tuple[list[Event], Notes | None])
