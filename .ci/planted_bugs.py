@@ -314,9 +314,12 @@ BATCHES = [
     ),
     Bug(
         "a batch grows beyond max_users",
-        "_core.batching:Batches._bounds",
-        "return 1_000_000, 1_000_000_000",
-        "tests/core/test_batching.py::test_what_was_learned_bounds_what_is_merged",
+        "_core.batching:Batches.__init__",
+        """
+            original(self, batching, learned)
+            self._max_users = 1_000_000
+        """,
+        "tests/core/test_batching.py::test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds",
     ),
     Bug(
         "a call joins a request that was already sent",
