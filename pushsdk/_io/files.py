@@ -73,7 +73,7 @@ def database_objection(path: Path, opened: os.stat_result) -> str | None:
     return None if is_same else "it was replaced while it was opened"
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: str | Path) -> None:
     """Sync the names in a folder to the disk, if the system can sync a folder."""
     with suppress(OSError):
         file = os.open(folder, os.O_RDONLY)

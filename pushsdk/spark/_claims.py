@@ -14,7 +14,7 @@ from contextlib import suppress
 from pushsdk._core.errors import ConfigurationError
 from pushsdk._core.kinds import check
 from pushsdk._io.file_names import AnyPath, check_path
-from pushsdk._io.files import objection, write_new
+from pushsdk._io.files import objection, sync_folder, write_new
 from pushsdk.claims._blocking import ThreadedClaims
 from pushsdk.claims.store import WEEK, Claim, Put
 
@@ -145,11 +145,7 @@ class DirectoryClaims(ThreadedClaims):
 
     def _sync(self, folder: str) -> None:
         if self._durable:
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_folder(folder)
 
     def _file(self, key: str, version: int) -> str:
         return f"{self._path}/{key[:2]}/{key[2:]}.{version}"
