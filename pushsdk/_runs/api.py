@@ -36,6 +36,7 @@ from pushsdk._runs.progress import planning_reporter
 from pushsdk._runs.report import BroadcastReport, report_of
 from pushsdk._runs.run_file.file import OTHER_MESSAGE, run_file_error
 from pushsdk._runs.run_file.journal import Journal
+from pushsdk._runs.stopping import asked_by
 
 # A program that has not used any of their names has not loaded them by ``pushsdk``.
 for _module in ("run_file.journal", "progress", "report"):
@@ -168,14 +169,13 @@ async def _plan(engine: Engine, settings: RunSettings, journal: Journal, plan: P
 
     def report(users: int) -> None:
         show(users)
-        if (asked := journal.stop_asked()) is not None:
+        if (asked := asked_by(settings.stop) or journal.stop_asked()) is not None:
             planner.stop(asked.by, asked.reason)
 
     planner = Planner(
         Comparison(journal) if journal.sealed else journal,
         offload=engine.offload,
         report=report,
-        stop=settings.stop,
         read=settings.read,
     )
     engine.work.runs.add(planner)

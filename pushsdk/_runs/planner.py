@@ -24,7 +24,6 @@ from pushsdk._io.threads import Offload, inline
 from pushsdk._runs.plan import Chunk, StopCause, StopReason, chunks_of
 from pushsdk._runs.run_file.file import OTHER_USERS, run_file_error
 from pushsdk._runs.run_file.journal import Journal
-from pushsdk._runs.stopping import StopEvent
 
 T = TypeVar("T")
 
@@ -93,7 +92,6 @@ class Planner:
         *,
         offload: Offload,
         report: Callable[[int], None],
-        stop: StopEvent | None,
         read: Offload | None = None,
     ) -> None:
         """``read`` calls a function in the thread that may read plain iterables; by default the event loop's."""
@@ -102,7 +100,6 @@ class Planner:
         self._offload = offload
         self._read = read or inline
         self._report = report
-        self._stop = stop
         #: The reason for an early end. Set by ``stop``, also while another thread plans.
         self.stop_reason: StopReason | None = None
         self._waiting: list[Chunk] = []
@@ -229,8 +226,6 @@ class Planner:
             self._journal.add(self._waiting)
             self._waiting = []
         self._report(self._journal.users)
-        if self._stop is not None and self._stop.is_set():
-            self.stop("asked", "Ctrl-C, a signal or stop= ended it")
         if self.stop_reason is not None:
             raise PlanningStoppedError
 

@@ -29,6 +29,11 @@ def too_late(end: datetime | None) -> StopReason | None:
     return StopReason("not_after", f"not to be sent after {end.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
 
 
+def asked_by(event: StopEvent | None) -> StopReason | None:
+    """Return the reason to stop if the caller's event is set."""
+    return StopReason("asked", "Ctrl-C, a signal or stop= ended it") if event and event.is_set() else None
+
+
 class Stopping:
     """Stops one run. Made inside the event loop."""
 
@@ -57,10 +62,8 @@ class Stopping:
 
     def may_begin(self) -> bool:
         """Return True if a request may be begun now. Stop if it is too late, or if the caller's event is set."""
-        if self._event is not None and self._event.is_set():
-            self.stop("asked", "Ctrl-C, a signal or stop= ended it")
-        if late := too_late(self._not_after):
-            self.stop(late.by, late.reason)
+        if end := asked_by(self._event) or too_late(self._not_after):
+            self.stop(end.by, end.reason)
         return self.reason is None
 
     async def tick(self, is_sending: Callable[[], object]) -> None:

@@ -305,7 +305,6 @@ def _counted(job: Job, settings: Any) -> _Counts:
             journal,
             offload=in_thread,
             report=lambda users: draw([("planning", f"{users:,}", "users", "")]),
-            stop=None,
         )
         asyncio.run(planner.each(job.requests) if job.requests else planner.broadcast(job.audience))
     return counts
