@@ -44,6 +44,7 @@ WRONG = [
     ("send None --title x", "leave such users out. Nothing was sent: fix it, or pass --force"),
     ("send '' --title Hi", "a user id is empty: is a variable of the shell not set?"),
     ("broadcast users.csv --title Hi --run ''", "the name of a file is empty: is a variable of the shell not set?"),
+    ("broadcast ids.txt --title Hi --run .", "pushsdk: . is a folder without a run: name a file in it, or pass --proc"),
     ("send @ --title x", "@ needs the name of a file: @ids.txt"),
     ("send @none.txt --title x", "no user ids in none.txt: write one per line"),
     ("send @ids.jsonl --title x", "name one with broadcast --primary-key"),

@@ -474,7 +474,7 @@ def _in_processes(
     if options.processes is None and not run.is_dir():
         yield start
         return
-    _check_folder(run)
+    _check_folder(run, options.processes)
     processes = options.processes or 1
     limits = settings["limits"] or Limits()
     # One process counts a limit exactly, and does not go on if it is killed.
@@ -494,13 +494,17 @@ def _in_processes(
         yield begin
 
 
-def _check_folder(run: Path) -> None:
-    """Raise a usage error if the path is one run file, or a folder that can't take the run files."""
+def _check_folder(run: Path, processes: int | None) -> None:
+    """Raise a usage error if the path is one run file, or a folder that can't or should not take the run files."""
     if run.is_file():
         raise usage_error(
             f"{run} is one run file, for one process: leave out --processes; another --run pushes to all again"
         )
     check_plan(run)
+    if processes is None and not _plan_of(run).exists():  # such as the working folder
+        raise usage_error(
+            f"{run} is a folder without a run: name a file in it, or pass --processes for run files in it"
+        )
     if run.is_dir() and (why := folder_objection(run)):
         raise usage_error(f"{run}: {why}")
 
