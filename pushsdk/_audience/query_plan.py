@@ -23,44 +23,29 @@ _ORDERING = (
     r"\b(((list|array)_)?(max|min|median|mode)|greatest|least|hash|COMPARE_[LG]\w+"
     r"|\w*(grade|sort|quantile|aggr|histogram|top_k|hex|bin)\w*)\b"
 )
-COMPARING = "COMPARE"
-"""The comparisons, for `origins_of`."""
 # The operators that choose or join rows by their order.
 _BY_ORDER = ("AGGREGATE_AND_GROUP_BY", "DISTINCT", "LIMIT", "POSITIONAL_JOIN", "WINDOW")
-_NONE: Origins = frozenset()
+NONE: Origins = frozenset()
 
 
-def origins_of(
-    plan: Json, names: Sequence[str], column: str, kind: str, ordering: str = _ORDERING
-) -> tuple[Origins, Origins]:
-    """Return the table columns whose values are in a result column, and those whose order chooses rows or values.
-
-    ``names`` has all result columns. Only values whose type matches the pattern ``kind`` count. Raises LookupError for
-    an operator without a rule, and for a later plan format possibly also TypeError or ValueError. ``ordering`` is the
-    pattern for functions and comparisons that choose.
-    """
-    tracer = _Tracer(kind, ordering)
-    return dict(zip(names, tracer.columns(plan), strict=True))[column], tracer.ordered
-
-
-def _parts(node: Json, ordering: str) -> tuple[list[Any], list[Any]]:
+def _parts(node: Json) -> tuple[list[Any], list[Any]]:
     """Return the parts whose values are in an expression's value, and those whose order chooses."""
     function = f"{node.get('type')} {node.get('qname', node.get('name'))}"
     if re.search(_CHOOSERS, function):
         return node["children"][:1], node["children"][1:]
     values = [part for name, part in node.items() if name not in (*_SORTING, *_CONDITIONS)]
-    return values, values if re.search(ordering, function) else [node.get(name) for name in _SORTING]
+    return values, values if re.search(_ORDERING, function) else [node.get(name) for name in _SORTING]
 
 
 def _united(*rows: Columns) -> Columns:
-    return [_NONE.union(*column) for column in zip(*rows, strict=True)]
+    return [NONE.union(*column) for column in zip(*rows, strict=True)]
 
 
 def _read(_: object, operator: Json) -> Columns:
-    table, names = operator["function_data"]["table"], operator["names"]
+    table = operator["function_data"]["table"]
+    columns = dict(enumerate(frozenset({(table, name)}) for name in operator["names"]))
     # A position behind the last column is the row number.
-    positions = [column["index"] for column in operator["column_indexes"]]
-    return [frozenset({(table, names[position])}) if position < len(names) else _NONE for position in positions]
+    return [columns.get(column["index"], NONE) for column in operator["column_indexes"]]
 
 
 def _kept(columns: Columns, positions: Sequence[int]) -> Columns:
@@ -68,21 +53,31 @@ def _kept(columns: Columns, positions: Sequence[int]) -> Columns:
     return [columns[position] for position in positions] or columns
 
 
-class _Tracer:
-    """A walk through one plan."""
+class Trace:
+    """The table columns that a result column depends on, found in a walk through a plan.
 
-    def __init__(self, kind: str, ordering: str) -> None:
+    Only values whose type matches the pattern ``kind`` count.
+    """
+
+    def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._ordering = ordering
+        #: The columns whose values are in the result column; None if that is unknown. Set by whoever has the plan.
+        self.result: Origins | None = None
         #: The columns whose order chooses, and those that sort rows. Extended by ``origins``, ``columns`` and ``sort``.
-        self.ordered = self.sorting = _NONE
+        self.ordered = self.sorting = NONE
+        #: The columns in each comparison. Extended by ``origins`` and ``join``.
+        self.compared: list[Origins] = []
         #: The columns in each common table expression, by number. Extended by ``share``.
         self.shared: dict[int, Columns] = {}
         #: The columns that a correlated subquery gets. Set by ``join``.
         self.outer: Columns = []
 
     def columns(self, operator: Json) -> Columns:
-        """Return the origins for each column in the operator's result."""
+        """Return the origins for each column in the operator's result.
+
+        Raises LookupError for an operator without a rule, and for a later plan format possibly also TypeError or
+        ValueError.
+        """
         kind = operator["type"].removeprefix("LOGICAL_")
         columns = _RULES[kind](self, operator)
         if kind in _BY_ORDER:
@@ -95,15 +90,17 @@ class _Tracer:
     def origins(self, node: Any, inputs: Sequence[Origins]) -> Origins:
         """Return the origins for all columns whose values are in an expression's value."""
         if not isinstance(node, dict):
-            return _NONE.union(*self.made(node, inputs)) if isinstance(node, list) else _NONE
+            return NONE.union(*self.made(node, inputs)) if isinstance(node, list) else NONE
         if node.get("type") == "BOUND_REF":
             values = inputs[node["index"]]
         else:
-            values, ordered = self.made(_parts(node, self._ordering), inputs)
+            values, ordered = self.made(_parts(node), inputs)
             self.ordered |= ordered
+            if "COMPARE" in node.get("type", ""):
+                self.compared.append(values)
             self.made([node.get(name) for name in _CONDITIONS], inputs)
         kind = node.get("return_type")
-        return values if kind is None or re.search(self._kind, str(kind)) else _NONE
+        return values if kind is None or re.search(self._kind, str(kind)) else NONE
 
     def inputs(self, operator: Json) -> Columns:
         """Return the columns from all children, one after another."""
@@ -132,12 +129,13 @@ class _Tracer:
         self.outer = outer
         for condition in operator.get("conditions", ()):
             compared = self.origins(condition["left"], first) | self.origins(condition["right"], second)
-            if re.search(self._ordering, condition["comparison"]):
+            self.compared.append(compared)
+            if re.search(_ORDERING, condition["comparison"]):
                 self.ordered |= compared
         self.origins(operator.get("condition"), first + second)
         second = _kept(second, operator.get("right_projection_map", ()))
         # The columns of the right side, unless it only decides about rows.
-        added = {"SEMI": [], "ANTI": [], "MARK": [_NONE]}.get(operator.get("join_type", ""), second)
+        added = {"SEMI": [], "ANTI": [], "MARK": [NONE]}.get(operator.get("join_type", ""), second)
         return _kept(first, operator.get("left_projection_map", ())) + added
 
     def share(self, operator: Json) -> Columns:
@@ -147,24 +145,24 @@ class _Tracer:
 
 
 # Not EXCEPT and INTERSECT: text is not equal there to the same number.
-_RULES: Mapping[str, Callable[[_Tracer, Json], Columns]] = {
+_RULES: Mapping[str, Callable[[Trace, Json], Columns]] = {
     "GET": _read,
     "PROJECTION": lambda tracer, operator: tracer.made(operator["expressions"], tracer.inputs(operator)),
     "AGGREGATE_AND_GROUP_BY": lambda tracer, operator: tracer.made(
         operator["groups"] + operator["expressions"] + operator["grouping_functions"], tracer.inputs(operator)
     ),
-    "WINDOW": _Tracer.extend,
-    "UNNEST": _Tracer.extend,
-    "ORDER_BY": _Tracer.sort,
-    **dict.fromkeys(("FILTER", "LIMIT", "DISTINCT", "SAMPLE"), _Tracer.keep),
+    "WINDOW": Trace.extend,
+    "UNNEST": Trace.extend,
+    "ORDER_BY": Trace.sort,
+    **dict.fromkeys(("FILTER", "LIMIT", "DISTINCT", "SAMPLE"), Trace.keep),
     **dict.fromkeys(
-        ("CROSS_PRODUCT", "COMPARISON_JOIN", "ANY_JOIN", "DELIM_JOIN", "POSITIONAL_JOIN", "ASOF_JOIN"), _Tracer.join
+        ("CROSS_PRODUCT", "COMPARISON_JOIN", "ANY_JOIN", "DELIM_JOIN", "POSITIONAL_JOIN", "ASOF_JOIN"), Trace.join
     ),
     "UNION": lambda tracer, operator: _united(*map(tracer.columns, operator["children"])),
-    "MATERIALIZED_CTE": _Tracer.share,
+    "MATERIALIZED_CTE": Trace.share,
     "CTE_REF": lambda tracer, operator: tracer.shared[operator["cte_index"]],
     "DELIM_GET": lambda tracer, _: tracer.outer,
-    "DUMMY_SCAN": lambda *_: [_NONE],
+    "DUMMY_SCAN": lambda *_: [NONE],
     # VALUES may read an outer query's columns.
     "EXPRESSION_GET": lambda tracer, operator: _united(
         *[tracer.made(row, tracer.inputs(operator)) for row in operator["expressions"]]

@@ -27,7 +27,7 @@ from pushsdk._audience.duckdb_reader import (
     quoted,
     shown_types,
 )
-from pushsdk._audience.query_plan import COMPARING, Json, Origins, origins_of
+from pushsdk._audience.query_plan import NONE, Json, Origins, Trace
 from pushsdk._audience.source import FileListing, found_files, printable
 from pushsdk._core.errors import ValidationError
 
@@ -47,22 +47,22 @@ class SqlQuery(DuckdbSource):
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
         tables: list[Json] = []
+        names = set[str]()
 
         def noted(node: Json) -> Json:
             if node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION"):
                 tables.append(node)
-            # A common table expression: its name would be read as the file's.
-            if "." in node.get("key", ""):
-                raise ValidationError("the query: a name in WITH or REPLACE has a dot, as a file's has: write another")
+            names.add(node.get("key", "").lower())
             return node
 
         with connection() as db, duckdb_errors(self._name):
             tree = _called(db, "serialize_sql", self._sql, noted)
             if len(tree.get("statements", ())) != 1:
-                is_wrong = tree.get("error_type") == "parser"
-                problem = tree["error_message"] if is_wrong else "it is not one SELECT statement"
+                problem = "it is not one SELECT statement"
+                if tree.get("error_type") == "parser":
+                    problem = tree["error_message"]
                 raise ValidationError(f"the query: {printable(problem)}")
-            files = [*self._files(db, tables)]
+            files = [*self._files(db, tables, names)]
             if _reader_of(db, self._sql):
                 _show_texts(db, self._sql, self._key, tree, tables)
             else:
@@ -71,13 +71,20 @@ class SqlQuery(DuckdbSource):
         for listing in files:
             listing.check_unchanged()
 
-    def _files(self, db: Connection, tables: Sequence[Json]) -> Iterator[FileListing]:
-        """Yield the files that the query names, from the folder where the query was made."""
-        for name in map(os.path.expanduser, map(str, _names_in(db, tables))):
-            name = re.sub("^file:(//(localhost)?)?", "", name)
+    def _files(self, db: Connection, tables: Sequence[Json], names: set[str]) -> Iterator[FileListing]:
+        """Yield the files that the query names, from the folder where the query was made.
+
+        Raises ValidationError if one of the names that the query gives, in lower case, is a file's.
+        """
+        for each in _names_in(db, tables):
+            name = re.sub("^file:(//(localhost)?)?", "", os.path.expanduser(str(each)))
             listing = found_files(os.path.join(self._folder, name))
             if listing.paths:
                 listing.check_regular()
+                if name.lower() in names:
+                    raise ValidationError(
+                        f"the query: {printable(name)} in WITH or REPLACE is a file: write another name"
+                    )
                 if os.getcwd() != self._folder and not os.path.isabs(name):
                     raise ValidationError(
                         f"the query names files in {printable(self._folder)}, which was the working directory before: "
@@ -141,14 +148,11 @@ class _Source(msgspec.Struct):
 
     def fix(self, ordered: Origins) -> str:
         """Return the option to write, and where. ``ordered`` are the columns whose order chooses users."""
-        for column in self.text:
-            if (self.table, column) in ordered:
-                # Refused: as a text, 9 sorts after 100.
-                self.text[column] = self.types[column]
+        numbers = {column: self.types[column] for table, column in ordered if table == self.table}
+        types = {**self.types, **self.text, **numbers}
         # No guess: it may change an id, and its parts may be keys that are ids.
-        types = {column: kind if _PLAIN.match(kind) else "JSON" for column, kind in self.types.items()}
-        kept = [column for column, kind in self.text.items() if kind != self.types[column]]
-        return printable(f"{self._option({**types, **dict.fromkeys(kept, 'VARCHAR')})} in {self.named}", 2000)
+        types = {column: kind if _PLAIN.match(kind) else "JSON" for column, kind in types.items()}
+        return printable(f"{self._option(types)} in {self.named}", 2000)
 
     def _option(self, types: Mapping[str, str]) -> str:
         """Return the option that states types, if there is a text. In CSV, DuckDB still guesses the other types."""
@@ -166,15 +170,6 @@ def _has_numbered(names: Iterable[str]) -> bool:
     """Return True if DuckDB may have numbered a JSON key that differs from another only in case: no key in the file."""
     folded = {name.casefold() for name in names}
     return any(re.sub(r"_\d+$", "", name) in folded - {name} for name in folded)
-
-
-def _show(db: Connection, sql: str, sources: Sequence[_Source]) -> bool:
-    """Create the result view. Return False if a file can't be read with the types to state."""
-    with suppress(duckdb_module().Error):
-        if all(source.show(db) for source in sources):
-            db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {sql}")
-            return True
-    return False
 
 
 def _reader_of(db: Connection, select: str) -> str | None:
@@ -195,48 +190,69 @@ def _show_texts(db: Connection, sql: str, key: str, tree: Json, tables: Sequence
     for node in tables:
         _replace_source(db, node, sources)
     query = _called(db, "deserialize_sql", json.dumps(tree))
-    origins, _ = _origins(db, query, key)
-    fixes = _fixes(db, query, key, sources, origins)
-    # The query itself if it has a column that is in no table, such as filename.
-    queries = [query] if fixes else [query, sql]
-    if (fixes and origins is None) or not any(_show(db, each, sources) for each in queries):
-        raise ValidationError(
-            f"the query: DuckDB guesses the types of the columns that {printable(key, 60)} is made from. As a number, "
-            f"00123 would become 123; as a text, 9 would sort after 100. State the types, as {' and '.join(fixes)}; "
-            "use CAST where the query needs another type"
-        )
+    fixes, is_exact = _fixes(db, query, key, sources)
+    if is_exact or not fixes:
+        # The query itself if it has a column that is in no table, such as filename.
+        for each in [query] if fixes else [query, sql]:
+            with suppress(duckdb_module().Error):
+                if all(source.show(db) for source in sources):
+                    db.execute(f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {each}")
+                    return
+    raise ValidationError(
+        f"the query: DuckDB guesses the types of the columns that {printable(key, 60)} is made from or compared "
+        "with. As a number, 00123 would become 123, and one with decimals equal to ids near it; as a text, 9 would "
+        f"sort after 100. State the types, as {' and '.join(fixes)}; "
+        "use CAST where the query needs another type"
+    )
 
 
-def _fixes(db: Connection, query: str, key: str, sources: Sequence[_Source], origins: Origins | None) -> list[str]:
-    """Return the types to state. The tables are gone then."""
-    numbers = _origins(db, query, key, "^(?!.*VARCHAR)")[1]
-    _find_texts(db, sources, origins)
+def _fixes(db: Connection, query: str, key: str, sources: Sequence[_Source]) -> tuple[list[str], bool]:
+    """Return the types to state, and whether the ids are right without them. The tables are gone then."""
+
+    def traced(kind: str = "") -> Trace:
+        trace = Trace(kind)
+        with suppress(duckdb_module().Error, LookupError, TypeError, ValueError, RecursionError):
+            columns = trace.columns(_called(db, "serialize_plan", query)["plans"][0])
+            # A missing key is an error later.
+            trace.result = dict(zip(column_types(db, f"({query})"), columns, strict=True)).get(key, NONE)
+        return trace
+
+    def find_texts(columns: Origins | None) -> None:
+        for file in files:
+            if columns != NONE:
+                file.find_text(db, columns)
+
+    def find_compared(ids: Origins) -> Origins:
+        """Find the texts that ids are compared with. Return the columns compared with a float or as one."""
+        floats = {(file.table, name) for file in files for name, kind in file.types.items() if "DOUBLE" in kind}
+        pairs = {*zip(traced().compared, traced("^{'id': 'VARCHAR'").compared, strict=True)}
+        texts = numbers = NONE
+        linked = ids
+        for columns, as_text in [*pairs] * len(pairs):
+            if columns & linked:
+                linked |= columns
+                if as_text & ids:
+                    texts |= columns - as_text
+                elif columns & floats:
+                    numbers |= columns - ids
+        # The text that a query makes from a number is not the text in the file.
+        find_texts(texts)
+        return numbers
+
+    files = [source for source in sources if source.reader]
+    ids = traced().result
+    ordered = traced("^(?!.*VARCHAR)").ordered
+    find_texts(ids)
     # As JSON, a text would be compared with the quotation marks around it.
-    _find_texts(db, sources, _origins(db, query, key, "JSON", COMPARING)[1])
+    find_texts(NONE.union(*traced("JSON").compared))
+    numbers = find_compared(ids or NONE)
     # Not if the query itself sorts texts, which it made.
-    ordered = numbers & _origins(db, query, key, "VARCHAR")[1]
+    ordered &= traced("VARCHAR").ordered
+    # As floats, two ids that are near are equal; as integers, 1.5 and 2 are.
+    find_texts(numbers)
     for source in sources:
         db.execute(f"DROP TABLE {source.table}")
-    return [source.fix(ordered) for source in sources if source.text]
-
-
-def _find_texts(db: Connection, sources: Sequence[_Source], columns: Origins | None) -> None:
-    for source in sources:
-        if source.reader and columns != frozenset():
-            source.find_text(db, columns)
-
-
-def _origins(db: Connection, query: str, key: str, kind: str = "", *ordering: str) -> tuple[Origins | None, Origins]:
-    """Return the columns that feed the ids, None if that is unknown, and those whose order chooses.
-
-    Values of types that don't match the pattern ``kind`` are left out.
-    """
-    with suppress(duckdb_module().Error, LookupError, TypeError, ValueError, RecursionError):
-        names = [*column_types(db, f"({query})")]
-        # A missing key is an error later.
-        plan = _called(db, "serialize_plan", query)["plans"][0]
-        return origins_of(plan, names, key, kind, *ordering) if key in names else (frozenset(), frozenset())
-    return None, frozenset()
+    return [source.fix(ordered) for source in sources if source.text], ids is not None and not ordered | numbers
 
 
 def _called(db: Connection, function: str, argument: str, hook: Any = None) -> Any:
@@ -246,7 +262,7 @@ def _called(db: Connection, function: str, argument: str, hook: Any = None) -> A
 
 def _name_of(table: Json) -> str:
     """Return a table's name, which may be a file's: DuckDB reads ``users.csv`` without quotes as schema and table."""
-    return ".".join(filter(None, (table["catalog_name"], table["schema_name"], table["table_name"])))
+    return ".".join(filter(None, map(table.get, ("catalog_name", "schema_name", "table_name"))))
 
 
 def _names_in(db: Connection, tables: Sequence[Json]) -> Iterator[Any]:
@@ -293,12 +309,11 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
     else:
         file = _name_of(node)
         alias = file.rpartition("/")[2].partition(".")[0]
-        call = f"read_{reader.lower()}({literal(file)})" if reader else call
-    named = call
-    if reader == "CSV":
-        call = _plain_call(db, call)
-    db.execute(f"CREATE TEMP TABLE {name} AS FROM {call} LIMIT 0")
-    sources.append(_Source(name, named, call, reader, column_types(db, name)))
+        if reader:
+            call = f"read_{reader.lower()}({literal(file)})"
+    plain = _plain_call(db, call) if reader == "CSV" else call
+    db.execute(f"CREATE TEMP TABLE {name} AS FROM {plain} LIMIT 0")
+    sources.append(_Source(name, call, plain, reader, column_types(db, name)))
     # DuckDB passes over the function, which stays.
     node.update(table, alias=node["alias"] or alias, sample=node["sample"], column_name_alias=node["column_name_alias"])
 
@@ -308,8 +323,12 @@ def _replace_source(db: Connection, node: Json, sources: list[_Source]) -> None:
 _QUOTES = ("quote = '\"', escape = '\"'", "quote = '\"'", "quote = ''")
 # As many rows as DuckDB looks at to guess.
 _SAMPLE = "LIMIT 20480"
-# The options in a call, as name = value or name := value. Texts, and the columns in a struct, are passed over.
-_STATED = re.compile(r"struct_pack\((?:'[^']*'|[^'()])*\)|'[^']*'|(\w+)\"? :?= ")
+# The options in a call, as name = value or name := value. Texts, and the columns in a struct, are passed over, and so
+# are two options unless they have the value that stops a guess.
+_STATED = re.compile(
+    r"struct_pack\((?:'[^']*'|[^'()])*\)|'[^']*'"
+    r"|auto_detect :?= (?!false|cast\('f)|null_padding :?= (?!true|cast\('t)|(\w+)\"? :?= "
+)
 
 
 def _plain_call(db: Connection, call: str) -> str:
@@ -341,9 +360,10 @@ _MARKS = "quote = '\"' or quote = '''', and comment = '#' or comment = ''"
 def _fix_of_guess(db: Connection, call: str, plain: str, stated: set[str]) -> str:
     """Return the options to state if ids may be lost by a guess."""
     names = column_types(db, plain)
-    whole = {} if "skip" in stated else column_types(db, _call_with(plain, "skip = 0"))
+    # A row that is padded is not left out.
+    whole = {} if stated & {"skip", "null_padding"} else column_types(db, _call_with(plain, "skip = 0"))
     # With stated names, DuckDB takes a first row of texts for a header.
-    if "header" not in stated and stated & {"names", "columns", "column_names"}:
+    if not stated & {"header", "auto_detect"} and stated & {"names", "columns", "column_names"}:
         return "header = true or header = false"
     # Among the lines that DuckDB skips is a header, as in a file made from files with other columns.
     if whole != names and names.keys() & re.split("[,;|\t]", ",".join(whole)):

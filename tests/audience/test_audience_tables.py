@@ -265,7 +265,10 @@ def test_sql_that_is_not_one_select_is_an_error_at_once(sql, tmp_path, monkeypat
             f"SELECT 1{'+ 1' * 500}",
             "the query: it has too many nested terms" if sys.version_info.minor < 13 else "the query: no column",
         ),
-        ('WITH "u.csv" AS (SELECT 1 AS user_id) FROM "u.csv"', "the query: a name in WITH or REPLACE has a dot"),
+        (
+            f'WITH "{__file__}" AS (SELECT 1 AS user_id) FROM "{__file__}"',
+            ".py in WITH or REPLACE is a file: write another",
+        ),
         ("FROM 'nobody.parquet'", "the query: IO Error: No files found that match"),
         ('SELECT "a\x1b[2J" FROM range(1)', "a?[2J"),
         (f"SELECT {'x' * 1000} FROM range(1)", "..."),
