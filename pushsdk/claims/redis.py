@@ -1,5 +1,6 @@
 """Claims in Redis or a compatible server: for processes on many machines."""
 
+import asyncio
 import inspect
 import logging
 import re
@@ -45,7 +46,8 @@ class RedisClaims(ClaimStore):
         check("prefix", prefix, NonEmpty)
         self._prefix = prefix
         self._loop = LoopGuard()
-        # True once the risks were asked for.
+        # Held while the first ``put`` asks for the risks. True once they are known, or can't be asked for.
+        self._asking = asyncio.Lock()
         self._has_asked = False
         self._is_own = isinstance(target, Secret)
         self._redis: Any = _client(target, self.timeout) if self._is_own else _checked(target)
@@ -55,13 +57,13 @@ class RedisClaims(ClaimStore):
 
     async def put(self, puts: Sequence[Put], ttl: float) -> Stored:
         self._loop.check()
-        if not self._has_asked:
-            self._has_asked = True
-            try:
-                for risk in await self.risks():
-                    logger.warning(risk)
-            except Exception:  # noqa: BLE001 - a lost connection must not fail the claim: the next one asks again
-                self._has_asked = False
+        async with self._asking:
+            if not self._has_asked:
+                # A lost connection must not fail the claim: the next one asks again.
+                with suppress(Exception):
+                    for risk in await self.risks():
+                        logger.warning(risk)
+                    self._has_asked = True
         keys = [self._prefix + put.key for put in puts]
         values = list[bytes | str]()
         for put in puts:
