@@ -37,8 +37,6 @@ def main(arguments: Sequence[str] | None = None, *, before_command: Callable[[],
     ``before_command`` is called when the command's modules have been imported.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] == ["help"]:
-        words = [*words[1:], "--help"]
     _prepare_streams()
     warnings.formatwarning = lambda message, *_: f"advice: {text_of(message)}\n"
     return exit_code_of(lambda: _run(words, before_command), words)

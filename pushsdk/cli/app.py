@@ -152,6 +152,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
     },
     "Help": {
         "docs": Command("help:docs", "Show the user guide: a page, the list of pages, or a search.", "cli", "retries"),
+        "help": Command("help:help", "Show the help of a command.", "cli", "claims list"),
         "completion": Command(
             "help:completion", "Print the completion script for a shell.", "cli", "bash > pushsdk.bash"
         ),

@@ -286,7 +286,8 @@ def test_the_completion_script_of_a_shell_is_printed(command, shell):
 def test_help_shows_the_help_of_a_command(command):
     assert command("help claims list") == command("claims list --help")
     assert "Usage: pushsdk COMMAND" in command("help").out
-    assert command("help claims lsit").err == command("claims lsit").err
+    assert command("help claims lsit").err == ("pushsdk: no command has the name 'claims lsit'. Did you mean 'list'?\n")
+    assert command("help xyz").err == ("pushsdk: no command has the name 'xyz'. pushsdk --help lists the commands\n")
 
 
 @pytest.mark.parametrize("module", ["pushsdk.cli", "cyclopts"])

@@ -60,6 +60,7 @@ WRONG = [
     ("--api-key=s3cret send ann --title x", "--api-key is not an option"),
     ("--timeout 5 send ann --title x", "--timeout: options follow the command: pushsdk send"),
     ("send ann --title x --timeout 5m", '--timeout: unable to convert "5m" into float'),
+    ("help send --title Hi -- ann", "pushsdk: Unknown option: --title"),
     ("resend", 'Did you mean "send"?'),
     # Files
     (

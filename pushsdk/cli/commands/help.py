@@ -1,4 +1,4 @@
-"""``pushsdk docs`` and ``completion``: the user guide in the terminal, and a shell's script."""
+"""``pushsdk docs``, ``help`` and ``completion``: the user guide in the terminal, and the commands."""
 
 import os
 import re
@@ -106,6 +106,16 @@ def _show(page: str) -> None:
             Markdown(re.sub(r"\]\(([\w-]+)\.md[^)]*\)", r"](\1)", page), hyperlinks=False),
             width=min(console.width, 100),
         )
+
+
+def help(*command: str) -> int:  # noqa: A001 - the command's name
+    _, apps, unknown = app.parse_commands(command)
+    if unknown:
+        near = near_word(unknown[0], apps[-1], 0.6)
+        advice = f"Did you mean {near!r}?" if near else "pushsdk --help lists the commands"
+        raise usage_error(f"no command has the name {' '.join(command)!r}. {advice}")
+    app.help_print(command)
+    return Exit.DONE
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
