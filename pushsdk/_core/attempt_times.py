@@ -27,6 +27,8 @@ PACE = 0.5
 BREAKS = 32
 # While requests hang, a silence needs so many more responses that are due: these may hang, too.
 DOUBTFUL = 2
+# If a larger share hangs, the service may answer the newest first: then the others are its queue.
+MOST_HANGING = 0.5
 
 
 Sent = tuple[float, int, int]
@@ -57,7 +59,7 @@ class _Line:
         # The coefficient of determination; both are 0 after thousands of attempts that took exactly as long.
         explained = self.slope * self._joint
         certain = explained / (max(explained, self._scatter) or 1.0)
-        return certain and certain * min(1.0, self.slope * self.crowd / usual)
+        return min(1.0, self.slope * self.crowd / usual) * certain
 
 
 class AttemptTimes:
@@ -78,8 +80,8 @@ class AttemptTimes:
     """
 
     def __init__(self) -> None:
-        #: Requests that hang: overtaken, they take longer than any does in all likelihood. Counted by ``set_apart``.
-        self.hanging = 0
+        # Requests for calls that hang; the share of the last attempts that did.
+        self._hanging, self._share = 0, 0.0
         # The others that wait for a response, in the order in which they began: number and time.
         self._waiting: dict[int, float] = {}
         # The last number that was accepted: it has overtaken those before. A refusal overtakes none, as it is faster.
@@ -104,7 +106,7 @@ class AttemptTimes:
         if self.is_stalled or late <= GRANULARITY or not self.usual:
             return self.is_stalled
         # The first of several responses comes earlier than a single one.
-        due = len(self._waiting) - (DOUBTFUL if self.hanging else 0)
+        due = len(self._waiting) - (DOUBTFUL if self._hanging else 0)
         return late * due > self.likely - self.usual
 
     def not_before(self, now: float, in_flight: int) -> float:
@@ -116,7 +118,7 @@ class AttemptTimes:
         quiet = self.started_at - self._quiet_since
         if not in_flight:
             return self.started_at + min(quiet, PACE)
-        return self.started_at + quiet * (PROBE_AFTER_HANG if self.hanging else PROBE_AFTER)
+        return self.started_at + quiet * (PROBE_AFTER_HANG if self._hanging else PROBE_AFTER)
 
     def needed(self, others_wait: bool) -> float:
         """Return the seconds that a call must have left to be begun.
@@ -128,6 +130,8 @@ class AttemptTimes:
         waiting, line = len(self._waiting), self._line
         if not waiting and (self.is_stalled or not others_wait):
             return 0.0
+        if not line.slope:
+            return self.likely if others_wait else self.usual
         certainty = 1.0 if others_wait else line.queued(self.usual)
         longer = line.slope * max(0.0, waiting + 1 - line.crowd)
         return self.usual + certainty * (self.likely - self.usual) + longer
@@ -153,19 +157,25 @@ class AttemptTimes:
             return False
         began, crowd, number = sent
         seconds = now - began
-        hung = number not in self._waiting or (number < self._answered and seconds > self.likely)
+        is_overtaken = number < self._answered and seconds > self.likely
+        self._share += (is_overtaken - self._share) / BREAKS
+        if is_overtaken:
+            self.hanging(now)
+        hung = number not in self._waiting
         if not (status or hung):
-            self._broken += status == 0
-            # In a stall its time tells how long the silence lasts, not how long an attempt takes.
-            self.is_stalled |= self._broken >= BREAKS or not self.usual
-            self.is_stalled = self.is_silent(now)
+            self._note_unanswered(now, status == 0)
         is_accepted = status and status < 300
         if is_accepted or not (self.is_stalled or hung or seconds <= self.usual):
             self._measure(seconds, crowd)
-        self.hanging -= self._waiting.pop(number, None) is None
+        self._hanging -= self._waiting.pop(number, None) is None
         if is_accepted and number > self._answered:
             self._answered = number
         return hung
+
+    def _note_unanswered(self, now: float, is_broken: bool) -> None:
+        self._broken += is_broken
+        # In a stall its time tells how long the silence lasts, not how long an attempt takes.
+        self.is_stalled = self._broken >= BREAKS or self.is_silent(now) or not self.usual
 
     def _measure(self, seconds: float, crowd: int) -> None:
         """Move the estimate towards an attempt's time."""
@@ -183,16 +193,17 @@ class AttemptTimes:
         margin = DEVIATIONS * self._deviation
         self.usual, self.likely = usual, usual + (margin if margin > GRANULARITY else GRANULARITY)
 
-    def hangs_at(self) -> float:
-        """Return the time at which the next request begins to hang; infinite if none was overtaken."""
-        first = next(iter(self._waiting), self._answered)
-        return self._waiting[first] + self.likely if first < self._answered else math.inf
-
-    def set_apart(self) -> None:
-        """Note that the next request hangs."""
-        del self._waiting[next(iter(self._waiting))]
-        self.hanging += 1
+    def hanging(self, now: float) -> int:
+        """Return how many requests for calls hang: overtaken, they take longer than any does in all likelihood."""
+        waiting, before = self._waiting, now - self.likely
+        while waiting and self._share < MOST_HANGING:
+            first = next(iter(waiting))
+            if first > self._answered or waiting[first] >= before:
+                break
+            del waiting[first]
+            self._hanging += 1
+        return self._hanging
 
     def withdrawn(self, sent: Sent) -> None:
         """Note that an attempt's first byte did not leave after all."""
-        self.hanging -= self._waiting.pop(sent[2], None) is None
+        self._hanging -= self._waiting.pop(sent[2], None) is None

@@ -91,7 +91,7 @@ class ConcurrencyLimiter:
         self._queue: list[tuple[bool, float, int, SlotWaiter]] = []
         # The probes of each tenant in this silence.
         self._probes: Counter[object] = Counter()
-        # Set while a rate, a pause or a silent service holds the queue back, or until a request hangs.
+        # Set while a rate, a pause or a silent service holds the queue back.
         self._timer: asyncio.TimerHandle | None = None
         # The reason why the queue waits; None if nothing does. Set by ``_assign_slots``.
         self._obstacle: Failure | None = None
@@ -199,14 +199,9 @@ class ConcurrencyLimiter:
 
     def set_apart(self, now: float) -> None:
         """Count the requests that hang apart from the others."""
-        times = self.times
-        while times.hangs_at() <= now:
-            times.set_apart()
-            self._hanging += 1
-            # It counts as slow, once: if the service answers the newest first, fewer requests hang with fewer slots.
-            self.release(times.likely, now=now)
-        self._adaptive.in_flight += self._hanging - times.hanging
-        self._hanging = times.hanging
+        hanging = self.times.hanging(now)
+        self._adaptive.in_flight += self._hanging - hanging
+        self._hanging = hanging
 
     def _assign_slots(self) -> None:
         """Restore the invariant: nothing waits while a slot is free and the rates allow a start."""
@@ -214,15 +209,11 @@ class ConcurrencyLimiter:
         while self._queue:
             if self.in_flight >= self.limit:
                 self._obstacle = _NO_SLOT if self.limit >= self._cap else _NO_TIME
-                self._wake_by(self.times.hangs_at())
                 return
             now = self.clock()
             earliest = self._earliest(now)
             if earliest > now:
-                self._wake_by(earliest)
-                # A pause is in both times.
-                reasons = {self.rate_limiter.not_before: Failure.RATE, self._next_start: self._paced_by}
-                self._obstacle = reasons.get(earliest, _NO_TIME)
+                self._wait_until(earliest)
                 return
             if self.times.is_stalled:
                 self._probe(now)
@@ -240,12 +231,13 @@ class ConcurrencyLimiter:
             self._push(waiting)
         return users is not None
 
-    def _wake_by(self, at: float) -> None:
-        """Look at the queue at this time, or before; if that is infinite, when a slot is returned."""
-        if self._timer is None or not self.clock() < self._timer.when() <= at:
-            self.close()
-            if at < math.inf:
-                self._timer = self._loop.call_at(at, self._assign_slots)
+    def _wait_until(self, earliest: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(earliest, self._assign_slots)
+        # A pause is in both times.
+        reasons = {self.rate_limiter.not_before: Failure.RATE, self._next_start: self._paced_by}
+        self._obstacle = reasons.get(earliest, _NO_TIME)
 
     def _probe(self, now: float) -> None:
         """Offer the slot to one waiter after the other, until one takes it.

@@ -29,9 +29,9 @@ def test_the_deviation_is_half_of_the_first_answer_and_shrinks_to_what_a_loop_is
 def test_others_that_wait_ask_for_certainty_and_none_for_the_mean_and_the_only_call_is_begun_in_any_case():
     times = after(*[0.1, 0.3] * 50)
     assert times.needed(others_wait=False) == 0.0
-    assert times.needed(others_wait=True) == pytest.approx(times.likely)
+    assert times.needed(others_wait=True) == times.likely > 0.5
     times.sent(100.0)
-    assert times.needed(others_wait=True) == pytest.approx(times.likely)
+    assert times.needed(others_wait=True) == times.likely > 0.5
     assert times.needed(others_wait=False) == times.usual < 0.3
 
 
@@ -62,10 +62,11 @@ def test_an_attempt_hangs_once_it_was_overtaken_and_takes_longer_than_others_do(
     overtaken = times.sent(100.0)
     times.sent(110.0)
     times.ended(110.02, times.sent(110.01), 400)
-    assert times.hangs_at() == math.inf
+    assert times.hanging(110.11) == 0
     times.ended(110.11, times.sent(110.01), 204)
-    assert times.hangs_at() == pytest.approx(100.0 + times.likely)
+    assert times.hanging(110.11) == 1
     assert times.ended(110.11, overtaken, None)
+    assert times.hanging(110.11) == 0
 
 
 @pytest.mark.parametrize("status", [500, None])
@@ -131,6 +132,7 @@ def test_whatever_happens_a_request_starts_at_last(script):
             times.ended(now, None, 204)
         elif sent:
             times.ended(now, sent.pop(0), {"accept": 204, "refuse": 500}.get(step))
+        assert times.hanging(now) <= len(sent)
         assert 0.0 <= times.usual <= times.likely < math.inf
         assert times.not_before(now, len(sent)) < math.inf
         assert times.not_before(now, 0) <= now + PACE

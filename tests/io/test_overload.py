@@ -95,6 +95,17 @@ async def test_short_timeouts_get_their_share_beside_long_ones():
     assert min(shares) > 0.2 * sum(shares)
 
 
+def since_the_first(latency):
+    """``latency`` of the seconds since the first request, and of the time."""
+    first = []
+
+    def seconds(now):
+        first[:] = first or [now]
+        return latency(now - first[0], now)
+
+    return seconds
+
+
 @pytest.mark.parametrize(
     ("rate", "mean", "timeout", "message"),
     [(1, 0.2, 2.0, titled), (50, 0.01, 1.0, lambda _: MESSAGE)],
@@ -104,8 +115,8 @@ async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeou
     begin = 5.0
     end = 5.0 + 4 * timeout
     usual = lognormal(mean, 0.5)
-    # Virtual time begins at 1000.
-    service = PoolService(WORKERS, lambda now: math.inf if begin <= now - 1000 < end else usual(now))
+    hanging = since_the_first(lambda elapsed, now: math.inf if begin <= elapsed < end else usual(now))
+    service = PoolService(WORKERS, hanging)
     in_flight = []
     async with client_of(service, timeout=timeout) as client:
         ended = await send_at_random(
@@ -124,16 +135,30 @@ async def test_a_hang_leaves_in_doubt_what_was_in_flight_and_one_send_per_timeou
     assert late.count("ACCEPTED") >= 0.98 * len(late) > 0
 
 
+def with_a_server_of_five_that_hangs():
+    usual = lognormal(0.05, 0.5)
+    return PoolService(
+        1000, since_the_first(lambda elapsed, now: math.inf if elapsed > 2 and random.random() < 0.2 else usual(now))
+    )
+
+
 @pytest.mark.parametrize(("rate", "seconds", "timeout"), [(100, 20, 30.0), (400, 10, 3.0)])
 @virtual
 async def test_one_of_five_servers_that_hangs_holds_nothing_back_from_the_others(rate, seconds, timeout):
-    usual = lognormal(0.05, 0.5)
-    service = PoolService(1000, lambda now: math.inf if now > 1002 and random.random() < 0.2 else usual(now))
+    service = with_a_server_of_five_that_hangs()
     async with client_of(service, timeout=timeout) as client:
         ended = await send_at_random(client, rate, seconds)
         assert idle(client)
     assert check(service, ended).keys() == {"ACCEPTED", "UNKNOWN"}
     assert max(send.seconds for send in ended if send.outcome == "ACCEPTED") < 1.0
+
+
+@virtual
+async def test_requests_that_hang_count_for_the_cap():
+    service = with_a_server_of_five_that_hangs()
+    async with client_of(service, limits=Limits(in_flight=20)) as client:
+        await send_at_random(client, 100, 10)
+    assert service.most_in_flight == 20
 
 
 @pytest.mark.parametrize("broken", [answer(502, after=0.01), reset_before(after=0.01)])
@@ -412,16 +437,6 @@ async def test_on_event_may_cancel_other_sends_of_a_batch_that_is_short_of_time(
         assert client.stats().not_sent == 3
         assert idle(client)
     assert service.users() == {"warm": 1, "first": 1, "other": 1}
-
-
-@virtual
-async def test_sends_wait_for_a_slot_until_others_hang_but_the_cap_holds():
-    async with warmed(0.05, limits=Limits(in_flight=20)) as (service, client):
-        service.script = [*[hang()] * 8, answer(after=0.05), *[hang()] * 8]
-        sends = [client.submit("user", titled(number)) for number in range(26)]
-        await asyncio.wait_for(sends[-1], 1.0)
-        await asyncio.wait(sends)
-    assert service.most_in_flight == 20
 
 
 class SlowClaims(MemoryClaims):
