@@ -103,18 +103,14 @@ def test_any_byte_may_change(name, places, request):
 
 def vandalize(path, statement, *values):
     with sqlite3.connect(path) as db:
-        if values:
-            db.execute(statement, values)
-        else:
-            db.executescript(statement)
+        db.execute(statement, values)
     db.close()
 
 
 LOST = [
     "DELETE FROM log WHERE seq = 3",
     "DELETE FROM log",
-    "UPDATE log SET seq = -seq; UPDATE log SET seq = seq + 5",
-    "UPDATE log SET seq = 5 WHERE seq = 4",
+    "UPDATE log SET seq = seq - 1",
     "UPDATE log SET data = (SELECT data FROM log WHERE seq = 1) WHERE seq = 2",
     "DELETE FROM head",
     "UPDATE head SET seq = 0, crc = (SELECT crc FROM header)",
@@ -124,7 +120,8 @@ LOST = [
     "UPDATE plan SET data = (SELECT data FROM plan WHERE first = 2) WHERE first = 0",
     "UPDATE plan SET data = 'text' WHERE first = 0",
     "UPDATE plan SET crc = 'x' WHERE first = 0",
-    "CREATE TABLE other (id INTEGER)",
+    "DELETE FROM notes",
+    "UPDATE notes SET data = x'80'",
 ]
 
 
@@ -136,7 +133,7 @@ def test_missing_and_moved_rows_are_detected(tmp_path, statement):
     journal.add([chunk("f")])
     journal.seal(duplicates=4)
     for events in some_events():
-        journal.commit(events, Notes({"400: no": 1}))
+        journal.commit(events, Notes(answers={"400: no": 1}))
     journal.close()
     vandalize(path, statement)
     for write in (False, True):
@@ -144,30 +141,34 @@ def test_missing_and_moved_rows_are_detected(tmp_path, statement):
             Journal.open(path, write=write)
 
 
-def forge(path, entry):
-    """Write a row with a valid checksum and other content to the end of the log."""
-    with sqlite3.connect(path) as db:
-        seq, last = db.execute("SELECT seq + 1, crc FROM head").fetchone()
-    db.close()
-    crc = crc32(entry, last)
-    vandalize(path, "INSERT INTO log VALUES (?, ?, ?)", seq, entry, crc)
-    vandalize(path, "UPDATE head SET seq = ?, crc = ?", seq, crc)
+def test_the_file_does_not_grow_with_each_copy_of_the_notes(tmp_path):
+    journal = make_run(tmp_path / "a.run")
+    for count in range(100):
+        journal.commit([], Notes(answers={"x" * 5000: count}))
+    journal.close()
+    assert os.path.getsize(journal.path) < 50_000
 
 
 FORGED = {
     "bytes that are not ours": b"\xc1",
     "events about nobody": msgspec.msgpack.encode(([event(CLAIMED, 4, 6)], None)),
     "a state that is none": msgspec.msgpack.encode(([(0, 1, ("GONE",))], None)),
-    "bottomless nesting": b"\x92\x91" + b"\x91" * 100_000 + b"\x01",
+    "bottomless nesting": b"\x92\x91" + b"\x91" * 100_000,
 }
 
 
 @pytest.mark.parametrize("entry", FORGED.values(), ids=FORGED)
 def test_forged_rows_with_valid_checksums_are_refused(tmp_path, entry):
-    make_run(tmp_path / "a.run").close()
-    forge(tmp_path / "a.run", entry)
+    path = tmp_path / "a.run"
+    make_run(path).close()
+    with sqlite3.connect(path) as db:
+        seq, last = db.execute("SELECT seq + 1, crc FROM head").fetchone()
+    db.close()
+    crc = crc32(entry, last)
+    vandalize(path, "INSERT INTO log VALUES (?, ?, ?)", seq, entry, crc)
+    vandalize(path, "UPDATE head SET seq = ?, crc = ?", seq, crc)
     with pytest.raises(RunFileError, match="damaged"):
-        Journal.open(tmp_path / "a.run", write=False)
+        Journal.open(path, write=False)
 
 
 @pytest.mark.parametrize(
@@ -178,20 +179,10 @@ def test_a_plan_that_is_damaged_after_it_was_opened_is_not_loaded(tmp_path, stat
     journal.add([chunk("a")])
     journal.add([chunk("b")])
     journal.seal(duplicates=0)
-    journal.close()
-    journal = Journal.open(tmp_path / "a.run", write=False)
     vandalize(tmp_path / "a.run", statement)
     with pytest.raises(RunFileError, match="damaged"):
         journal.load(1)
     journal.close()
-
-
-def with_byte(path, offset, value):
-    """Make a run whose head has this byte there."""
-    make_run(path).close()
-    data = bytearray(path.read_bytes())
-    data[offset] = value
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize(
@@ -203,6 +194,10 @@ def with_byte(path, offset, value):
     ],
 )
 def test_the_files_head_names_application_and_version(tmp_path, offset, value, words):
-    with_byte(tmp_path / "a.run", offset, value)
+    path = tmp_path / "a.run"
+    make_run(path).close()
+    data = bytearray(path.read_bytes())
+    data[offset] = value
+    path.write_bytes(data)
     with pytest.raises(RunFileError, match=words):
-        Journal.open(tmp_path / "a.run", write=True)
+        Journal.open(path, write=True)

@@ -1,7 +1,8 @@
 """The run journal: its plan, its log, and the state of every user now. Nothing here awaits.
 
 The first row in the log seals the plan. Missing and changed rows are detected by one chain of checksums: over the
-header, the checksums in the plan's rows, and the log, whose last row the head names.
+header, the checksums in the plan's rows, and the log, whose last row the head names. The notes are replaced, as each
+copy in the log would stay there; the log has their checksums.
 """
 
 from array import array
@@ -30,7 +31,10 @@ PLAN_ROWS, LOG_ROWS = 16, 256
 PACK = 16 * 1024
 
 # One statement, so all values come from the same commit.
-_SELECT_ENDS = "SELECT header.data, header.crc, head.seq, head.crc, (SELECT max(seq) FROM log) FROM header, head"
+_SELECT_ENDS = (
+    "SELECT header.data, header.crc, head.seq, head.crc, (SELECT max(seq) FROM log), notes.data "
+    "FROM header, head, notes"
+)
 _SELECT_PLAN = "SELECT first, data, crc FROM plan WHERE first >= ? ORDER BY first LIMIT ?"
 _SELECT_PACK = "SELECT first, data, crc FROM plan WHERE first <= ? ORDER BY first DESC LIMIT 1"
 _SELECT_LOG = "SELECT data, crc FROM log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
@@ -97,6 +101,7 @@ class Journal:
         def fill(db: Connection) -> None:
             db.execute("INSERT INTO header VALUES (?, ?)", (data, crc))
             db.execute("INSERT INTO head VALUES (0, ?)", (crc,))
+            db.execute("INSERT INTO notes VALUES (x'')")
 
         with run_path.released_on_error():
             while not run_path.make():
@@ -167,12 +172,15 @@ class Journal:
         Raises RunFileError if that fails; the journal then accepts no further writes.
         """
         seq = self._seq + 1
-        data, crc = _encode((events, notes), self._crc)
+        noted, notes_crc = _encode(notes)
+        data, crc = _encode((events, notes and notes_crc), self._crc)
 
         def work(db: Connection) -> None:
             # The INSERT fails if another process has written a row despite the lock.
             db.execute("INSERT INTO log VALUES (?, ?, ?)", (seq, data, crc))
             db.execute("UPDATE head SET seq = ?, crc = ?", (seq, crc))
+            if notes:
+                db.execute("UPDATE notes SET data = ?", (noted,))
 
         self._file.commit(work, outcome=Outcome.UNKNOWN if self.sealed else Outcome.NOT_SENT, at_once=at_once)
         self._seq, self._crc = seq, crc
@@ -271,12 +279,12 @@ class Journal:
                 ends = file.read(_SELECT_ENDS)
                 if len(ends) != 1:
                     raise Damaged
-                *row, last, last_crc, newest = ends[0]
+                *row, last, last_crc, newest, notes = ends[0]
                 journal = cls(run_path, file, _decode(_HEADER, row))
                 journal._claimed, journal._crc = claimed, row[1]
                 if last:
                     journal._read_plan()
-                    journal._read_log(last)
+                    journal.notes = _decode(_NOTES, (notes, journal._read_log(last)))
                 if (journal._seq, journal._crc, newest or 0) != (last, last_crc, last):
                     raise Damaged
                 return journal
@@ -291,15 +299,19 @@ class Journal:
                 self._extend([chunk.users for chunk in _decode(_CHUNKS, row, first)])
                 self._continue(row[1])
 
-    def _read_log(self, last: int) -> None:
+    def _read_log(self, last: int) -> int | None:
+        """Read the log up to this row. Return the checksum of the notes."""
+        notes_crc = None
         while rows := self._file.read(_SELECT_LOG, self._seq, last, LOG_ROWS):
             for row in rows:
-                events, notes = _decode(_ENTRY, row, self._crc)
+                events, noted = _decode(_ENTRY, row, self._crc)
+                notes_crc = notes_crc if noted is None else noted
                 self._seq, self._crc = self._seq + 1, row[1]
                 try:
-                    self.apply(events, notes)
+                    self.apply(events)
                 except ValueError:
                     raise Damaged from None
+        return notes_crc
 
     def _continue(self, crc: int) -> None:
         """Have the chain of checksums go on with that of a row in the plan."""
@@ -323,7 +335,8 @@ class Journal:
 _encoder = msgspec.msgpack.Encoder(enc_hook=datetime.isoformat)
 _HEADER = msgspec.msgpack.Decoder(Header)
 _CHUNKS = msgspec.msgpack.Decoder(list[Chunk])
-_ENTRY = msgspec.msgpack.Decoder(tuple[list[Event], Notes | None])
+_NOTES = msgspec.msgpack.Decoder(Notes)
+_ENTRY = msgspec.msgpack.Decoder(tuple[list[Event], int | None])
 
 
 def _encode(value: object, crc: int = 0) -> tuple[bytes, int]:
