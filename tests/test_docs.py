@@ -29,6 +29,7 @@ from pushsdk._core.policy import RetryOptions
 from pushsdk._core.rate_limit import CAPACITY, COST, REFUND, THROTTLED_COST
 from pushsdk.claims import SqliteClaims
 from pushsdk.cli.app import GROUPS, app
+from pushsdk.cli.commands.emulator import kept_profile
 from pushsdk.cli.exit import Exit
 from pushsdk.cli.options import CallOptions
 from pushsdk.cli.settings import DEFAULTS, KEYS, SETTINGS
@@ -151,25 +152,25 @@ def test_every_command_runs_and_prints_what_is_shown(service, document, monkeypa
     with PushClient(claims=SqliteClaims("claims.db")) as client:
         client.send("user-1", MESSAGE, idempotency_key="job-1")
     service_root = service.base_url.removesuffix("/external/api")
-    for command, shown in commands(document):
-        words = shlex.split(command.rstrip("& "))
-        if PARSED.match(command):
-            app.parse_args([*words[1 : words.index("--")], "--", "true"] if "--" in words else words[1:])
-        elif RUN.match(command):
-            profile = f"--profile emulator-{service_root.rpartition(':')[2]}"
-            command = ADDRESS.sub(service_root, command).replace("--profile emulator", profile)
-            if words[0] == "export":
-                monkeypatch.setenv(*words[1].split("=", 1))
-                continue
-            if SHELL.match(command):
-                code, output = run_in_shell(command)
-            else:
-                code, *streams = run_here(capsys, command.removeprefix("pushsdk"))
-                output = "".join(streams)
-            address_of_the_guide = output.replace(service_root, "http://127.0.0.1:8080")
-            for line in shown:
-                assert is_shown(line, address_of_the_guide), f"$ {command}\n{output}\nis without the line: {line}"
-            assert shown or code == 0, f"$ {command}\n{output}\nexit code {code}"
+    with kept_profile(service):
+        for command, shown in commands(document):
+            words = shlex.split(command.rstrip("& "))
+            if PARSED.match(command):
+                app.parse_args([*words[1 : words.index("--")], "--", "true"] if "--" in words else words[1:])
+            elif RUN.match(command):
+                command = ADDRESS.sub(service_root, command)
+                if words[0] == "export":
+                    monkeypatch.setenv(*words[1].split("=", 1))
+                    continue
+                if SHELL.match(command):
+                    code, output = run_in_shell(command)
+                else:
+                    code, *streams = run_here(capsys, command.removeprefix("pushsdk"))
+                    output = "".join(streams)
+                address_of_the_guide = output.replace(service_root, "http://127.0.0.1:8080")
+                for line in shown:
+                    assert is_shown(line, address_of_the_guide), f"$ {command}\n{output}\nis without the line: {line}"
+                assert shown or code == 0, f"$ {command}\n{output}\nexit code {code}"
 
 
 def test_the_commands_in_scripts_schedules_and_manifests_are_commands(monkeypatch):

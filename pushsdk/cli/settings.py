@@ -25,7 +25,7 @@ from pushsdk._core.outcome import GuardedValue
 from pushsdk._core.policy import Limits, Rate, RetryPolicy, Timeout
 from pushsdk._core.secret import Secret, sealed
 from pushsdk._core.words import near_word
-from pushsdk._io.files import objection
+from pushsdk._io.files import is_locked, objection
 from pushsdk.cli.exit import text_of, usage_error
 from pushsdk.options import ClientOptions
 
@@ -55,7 +55,7 @@ KEYS = ("api_key", "api_key_file", "api_key_command")
 OTHERS = ("config", "profile", "claims", "log")
 """The other variables for commands. The first two are options too."""
 EMULATOR = "emulator"
-"""The profile for an emulator on this machine: on port 8080, or on the one in the name, for example emulator-9000."""
+"""The profile of the only running emulator; each has a profile with its port, for example emulator-8080, too."""
 _IN_FILES = (*SETTINGS, *KEYS)
 _NAMES = (*_IN_FILES, *OTHERS)
 _VARIABLES = (*_NAMES, "show_answers")
@@ -137,12 +137,25 @@ def _profile(tables: Tables, others: Layer) -> Layer:
         return {}
     if profile.value in tables:
         return tables[profile.value]
-    if emulator := re.fullmatch(rf"{EMULATOR}(?:-(\d+))?", str(profile.value)):
-        values = {"base_url": f"http://127.0.0.1:{emulator[1] or 8080}/external/api", "api_key": "emulator-key"}
-        return {name: SettingValue(value, f"profile {emulator[0]}", "profile") for name, value in values.items()}
+    if re.fullmatch(rf"{EMULATOR}(-\d+)?", str(profile.value)):
+        return _emulator_profile(profile.value)
     known = ", ".join(sorted(filter(None, tables))) or "none: add a table [profiles.NAME]"
     why = f"{others['config'].value} has {known}" if "config" in others else no_file()
     raise ConfigurationError(f"no profile has the name {profile.value!r}; {why}")
+
+
+def _emulator_profile(profile: str) -> Layer:
+    """Return the settings for a running emulator. Raises ConfigurationError unless exactly one has the profile."""
+    running = running_emulators()
+    files = [file for file in running if profile in (file.stem, EMULATOR)]
+    # A file that has just been created is empty.
+    if len(files) == 1 and (layer := _read_settings(files[0]).get(files[0].stem)):
+        return layer
+    names = " or ".join(file.stem for file in running)
+    fix = f"pass --profile {names}, or set PUSHSDK_PROFILE" if running else "start pushsdk emulator"
+    raise ConfigurationError(
+        f"profile {profile} must name one running emulator, and names {len(files) or 'none'}: {fix}"
+    )
 
 
 def _variables() -> dict[str, SettingValue]:
@@ -213,6 +226,18 @@ def _default_file() -> Path | None:
         folders = [os.environ.get("XDG_CONFIG_HOME"), os.path.join(os.environ.get("HOME", ""), ".config")]
     # A relative path is below the working directory.
     return next((Path(path, "pushsdk", "config.toml") for path in folders if path and os.path.isabs(path)), None)
+
+
+def emulator_file(port: int | None) -> Path | None:
+    """Return the path for an emulator's profile, a file that is locked while this emulator runs."""
+    file = _default_file()
+    return file and file.with_name(f"{EMULATOR}-{port}.toml")
+
+
+def running_emulators() -> list[Path]:
+    """Return the running emulators' files, whose stems are the profiles. A killed emulator's file is not locked."""
+    default = _default_file()
+    return sorted(filter(is_locked, default.parent.glob(f"{EMULATOR}-*.toml"))) if default else []
 
 
 def _read_settings(file: Path, source: str = "") -> Tables:

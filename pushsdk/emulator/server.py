@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -237,11 +238,12 @@ class Emulator(Accepted):
     read after the emulator has closed.
 
     ``port`` 0 is any free one. ``faults`` are tried in order, with draws from ``seed`` (see `Fault`). ``limits`` apply
-    to each inbox. A body over ``max_body`` bytes gets a 413. ``store`` is the record file, by default a temporary one;
-    each inbox keeps ``keep`` requests, for ``max_age`` seconds. A ``host`` other than loopback needs a ``token``, which
-    the page and the control routes then require, and ``hosts``, its names. ``log`` is called with a line for each
-    request, which contains a title. ``async with`` raises OSError if the port is in use, and `StoreError` if the store
-    can't be used.
+    to each inbox. A body over ``max_body`` bytes gets a 413. ``store`` is the record file, by default a
+    temporary one; each inbox keeps ``keep`` requests, for ``max_age`` seconds. ``api_key`` is by default a random key;
+    with a ``store`` it is the same each time, so that the inbox also has the requests to earlier emulators. A ``host``
+    other than loopback needs a ``token``, which the page and the control routes then require, and ``hosts``, its names.
+    ``log`` is called with a line for each request, which contains a title. ``async with`` raises OSError if the port is
+    in use, and `StoreError` if the store can't be used.
     """
 
     __slots__ = ("_ending", "_host", "_port", "_service")
@@ -253,7 +255,7 @@ class Emulator(Accepted):
         faults: Iterable[Fault] = (),
         seed: int = 0,
         limits: ServiceLimits | None = None,
-        api_key: HeaderText = "emulator-key",
+        api_key: HeaderText | None = None,
         max_body: CountOrZero = 16 * 1024 * 1024,
         store: str | Path | None = None,
         keep: CountOrZero = 100_000,
@@ -270,7 +272,9 @@ class Emulator(Accepted):
         self._host = host
         records = Store(None if store is None else Path(store), keep=keep, max_age=max_age)
         inboxes = Inboxes(records, rules=Rules(faults, seed=seed), limits=limits or ServiceLimits())
-        super().__init__(inboxes, api_key)
+        # A store's later emulators have the same key, and so count a push that an earlier one got.
+        key = f"emulator-{'store' if store else secrets.token_hex(8)}"
+        super().__init__(inboxes, api_key or key)
         guard = Guard(max_body=max_body, hosts=(*hosts, _in_url(host)), token=token)
         self._service = PushService(inboxes=inboxes, guard=guard, log=log)
         self._ending = AsyncExitStack()  # set by __aenter__

@@ -19,9 +19,7 @@ from support.servers import free_port
 from pushsdk import cli
 from pushsdk.cli.commands import emulator as emulator_module
 from pushsdk.cli.commands.emulator import _run_command, emulator, execute
-from pushsdk.cli.settings import resolve
 from pushsdk.emulator import Emulator
-from pushsdk.emulator.guard import PREFIX
 
 
 async def run_until(number, **arguments):
@@ -160,7 +158,7 @@ def run_exec(*words, **options):
 
 
 def test_a_command_reaches_the_service_and_the_verdict_on_all_in_the_store_goes_to_stderr(tmp_path):
-    words = "--store", tmp_path / "kept", "--", *COMMAND, *split("send ann --title Hello")
+    words = "--store", tmp_path / "kept", "--", *COMMAND, *split("send ann --title Hello --profile emulator")
     run_exec(*words)
     result = run_exec(*words)
     assert result.out == "accepted: 1 user\n"
@@ -328,17 +326,30 @@ def test_a_signal_stops_an_emulator_that_answers_slow_requests(start):
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize(("host", "reached"), [("::1", False), ("localhost", True)])
-async def test_the_profile_is_named_if_its_address_is_this_emulator(capsys, host, reached):
-    assert await run_until(signal.SIGINT, host=host) == 0
-    assert ("--profile" in capsys.readouterr().out) is reached
+async def test_without_a_home_there_is_no_profile(capsys, monkeypatch):
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", "")
+    assert await run_until(signal.SIGINT) == 0
+    assert "--profile" not in capsys.readouterr().out
 
 
-def test_a_profile_has_the_key_of_an_emulator_and_the_port_in_its_name():
-    for profile, port in (("emulator", 8080), ("emulator-9000", 9000)):
-        settings = resolve({"profile": profile})
-        assert settings["base_url"] == f"http://127.0.0.1:{port}{PREFIX}"
-        assert settings["api_key"].reveal() == Emulator().api_key
+def test_each_emulator_has_a_profile_and_the_only_one_that_runs_a_short_name_for_it(command, start):
+    def config(profile):
+        return command("config --profile", profile)
+
+    assert "must name one running emulator, and names none: start pushsdk emulator" in config("emulator").err
+    (first, _), (second, ended), (_, last) = emulators = [start() for _ in range(3)]
+    killed, *both = [lines[2].split()[-1] for _, lines in emulators]
+    first.kill()
+    first.wait(60)
+    os.mkfifo(f"{os.environ['XDG_CONFIG_HOME']}/pushsdk/emulator-1.toml")  # not a profile, and never read
+    for profile in ("emulator", killed):
+        told = f" names {2 if profile == 'emulator' else 'none'}: pass --profile {' or '.join(sorted(both))}, or"
+        assert told in config(profile).err
+    assert ended[0].split()[3] in config(both[0]).out
+    second.terminate()
+    second.wait(60)
+    assert last[0].split()[3] in config("emulator").out
 
 
 def test_the_emulator_runs_as_a_process(start):

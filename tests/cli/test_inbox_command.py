@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from support.command_line import started
 
-from pushsdk.cli.commands import inbox
+from pushsdk.cli.commands.emulator import kept_profile
 from pushsdk.emulator import Fault
 
 HELLO = 'accepted  204  push to "ann"  en "Hello"\n'
@@ -41,19 +41,18 @@ def test_requests_are_lines_or_json_with_bodies_and_a_reset_empties_the_inbox(co
     )
 
 
-def test_the_settings_name_the_emulator_if_they_are_of_this_machine_and_else_the_profile_does(
+def test_the_settings_name_the_emulator_if_they_are_of_this_machine_and_else_the_one_that_runs(
     command, service, monkeypatch
 ):
     send(command, "ann", "Hello")
-    monkeypatch.setattr(inbox, "EMULATOR", profile := f"emulator-{urlsplit(service.base_url).port}")
-    monkeypatch.setenv("PUSHSDK_BASE_URL", "https://push.invalid/api")
-    assert command("emulator requests").out.endswith(HELLO)
-    monkeypatch.setenv("PUSHSDK_BASE_URL", "http://127.0.0.1:9/api")
-    refused = "pushsdk: http://127.0.0.1:9 can't be reached: [Errno 111] Connection refused\n"
-    assert [command("emulator", name).err for name in ("requests", "reset")] == [refused] * 2
-    assert command("emulator requests --profile", profile).out.endswith(HELLO)
-    monkeypatch.setenv("PUSHSDK_BASE_URL", "http://[::1")
-    assert command("emulator requests").out.endswith(HELLO)
+    with kept_profile(service):
+        monkeypatch.setenv("PUSHSDK_BASE_URL", "https://push.invalid/api")
+        assert command("emulator requests").out.endswith(HELLO)
+        monkeypatch.setenv("PUSHSDK_BASE_URL", "http://127.0.0.1:9/api")
+        refused = "pushsdk: http://127.0.0.1:9 can't be reached: [Errno 111] Connection refused\n"
+        assert [command("emulator", name).err for name in ("requests", "reset")] == [refused] * 2
+        monkeypatch.setenv("PUSHSDK_BASE_URL", "http://[::1")
+        assert command("emulator requests").out.endswith(HELLO)
 
 
 def test_a_profile_that_is_passed_is_asked_wherever_its_service_is(command, service, monkeypatch, tmp_path):
@@ -61,7 +60,8 @@ def test_a_profile_that_is_passed_is_asked_wherever_its_service_is(command, serv
     file.write_text("[profiles.staging]\nbase_url = 'https://0.0.0.0:9'\napi_key = 'key'")
     file.chmod(0o600)
     monkeypatch.setenv("PUSHSDK_CONFIG", str(file))
-    refused = command("emulator reset --profile staging").err
+    with kept_profile(service):
+        refused = command("emulator reset --profile staging").err
     assert refused == "pushsdk: https://0.0.0.0:9 can't be reached: [Errno 111] Connection refused\n"
 
 
@@ -120,10 +120,10 @@ def test_a_service_that_is_no_emulator_is_named_and_no_redirect_or_proxy_gets_th
 
 def test_the_end_of_the_emulator_ends_the_tail_with_an_error(command):
     with started("emulator --port 0") as service:
-        profile = [service.stdout.readline() for _ in range(3)][-1].split()[-1]
-        with started("emulator tail --profile", profile) as tail:
+        [service.stdout.readline() for _ in range(3)]
+        with started("emulator tail") as tail:
             while not select.select([tail.stdout], [], [], 0.1)[0]:
-                command("send ann --title Hello --profile", profile)
+                command("send ann --title Hello --profile emulator")
             service.terminate()
             assert tail.communicate(timeout=60)[1] == "pushsdk: the emulator has ended\n"
             assert tail.returncode == 1

@@ -42,6 +42,7 @@ async def test_before_it_runs_it_has_no_address_and_may_be_reset():
     assert emulator.users() == {}
     assert emulator.hits() == {"1: hang": 0}
     assert emulator.limits.max_users == 5
+    assert emulator.api_key != Emulator().api_key
     for view, name in ((emulator, "limits"), (emulator, "limts"), (emulator.inbox(), "limts")):
         with pytest.raises(AttributeError, match=name):
             setattr(view, name, None)

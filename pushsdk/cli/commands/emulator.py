@@ -8,18 +8,20 @@ import socket
 import sys
 import webbrowser
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from cyclopts import App, Parameter
 
 from pushsdk._core.words import count
+from pushsdk._io.files import lock
 from pushsdk.cli.exit import CommandError, Exit, usage_error
 from pushsdk.cli.interrupt import not_ignored, signal_handlers
-from pushsdk.cli.settings import EMULATOR
+from pushsdk.cli.settings import emulator_file
 from pushsdk.cli.terminal import say, warn
 from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError, load_faults
 from pushsdk.emulator.faults import PRESETS
@@ -125,12 +127,11 @@ async def emulator(
     arguments = {**_arguments(options), "host": host, "hosts": allow_host, "token": token, "log": log}
     async with _running(arguments, port, DEFAULT_PORT) as service:
         stop = asyncio.Event()
-        with signal_handlers(not_ignored(_STOPPING), lambda _: stop.set()):
+        with signal_handlers(not_ignored(_STOPPING), lambda _: stop.set()), kept_profile(service) as profile:
             _say(f"# Emulator at {service.base_url} (Ctrl-C stops it)")
             _say(f"# Inbox page at {service.url}/{'' if token is None else ' (add #token= and the token)'}")
-            address, _, number = service.url.rpartition(":")
-            if address == f"http://{HOST}":  # as in the profile
-                _say(f"# In another terminal: pushsdk send ann --title Hello --profile {EMULATOR}-{number}")
+            if profile:
+                _say(f"# In another terminal: pushsdk send ann --title Hello --profile {profile}")
             for name, value in _variables(service).items():
                 _say(f"export {name}={value}")
             if open_page:
@@ -159,7 +160,8 @@ async def execute(*command: str, port: int | None = None, options: EmulatorOptio
         raise usage_error("name the command to run: pushsdk emulator exec -- COMMAND ...")
     async with _running(_arguments(options), port, EXEC_PORT) as service:
         warn(f"pushsdk emulator: the page is at {service.url}/ until the command ends")
-        code = await _run_command(command, _variables(service))
+        with kept_profile(service):
+            code = await _run_command(command, _variables(service))
         warn(f"pushsdk emulator: {_verdict(service)}")
     return code if code >= 0 else 128 - code
 
@@ -193,6 +195,20 @@ async def _running(arguments: Mapping[str, Any], port: int | None, usual: int) -
             code = Exit.USAGE if isinstance(error, socket.gaierror) else Exit.CANNOT_RUN
             raise CommandError(error.strerror or str(error), code) from None
         yield service
+
+
+@contextmanager
+def kept_profile(service: Emulator) -> Iterator[str | None]:
+    """Keep a profile for commands while the service runs, and yield its name; None if it can't be kept."""
+    name, file = None, emulator_file(urlsplit(service.url).port)
+    with ExitStack() as stack:
+        with suppress(OSError):
+            if file is not None:
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                stack.callback(lock(file))
+                name = file.stem
+                file.write_text(f"[profiles.{name}]\nbase_url = '{service.base_url}'\napi_key = '{service.api_key}'\n")
+        yield name
 
 
 def _variables(service: Emulator) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from pushsdk._core.address import is_loopback
 from pushsdk.cli.exit import CommandError, Exit
 from pushsdk.cli.options import JsonLines
-from pushsdk.cli.settings import EMULATOR, find, resolve
+from pushsdk.cli.settings import EMULATOR, find, resolve, running_emulators
 from pushsdk.cli.terminal import print_json, say, warn
 from pushsdk.emulator.control.routes import ROOT
 from pushsdk.emulator.control.views import RequestPage
@@ -63,14 +63,14 @@ def reset(*, profile: Profile = None) -> int:
 
 
 def _settings(profile: str | None) -> Mapping[str, Any]:
-    """Return the settings with this profile. Without one, those for an address here, else the emulator's."""
+    """Return the settings with this profile. Without one, those for an address here, else for the running emulator."""
     if profile is not None:
         return resolve({"profile": profile})
     named = find({}).get("base_url")
     is_here = False
     with suppress(ValueError):  # resolve refuses a URL that can't be split
         is_here = named is not None and is_loopback(str(named.value))
-    return resolve({} if is_here else {"profile": EMULATOR})
+    return resolve({"profile": EMULATOR} if running_emulators() and not is_here else {})
 
 
 @contextmanager
