@@ -4,6 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -63,13 +64,13 @@ class PostgresClaims(ClaimStore):
         super().__init__(claim_ttl=claim_ttl, timeout=timeout)
         self._schema = self.schema(table)
         self._table = table
-        is_url = isinstance(target, Secret)
-        is_pool = hasattr(target, "acquire") and hasattr(target, "fetch")
-        if not (is_url or is_pool):
-            raise must_be("server", "a URL or an asyncpg.Pool", server)
         # None for a pool from the caller.
-        self._create_pool: Any = _pool_factory(target, self.timeout) if is_url else None
-        self._pool: Any = None if is_url else target
+        self._create_pool: Any = None
+        self._pool: Any = target
+        if isinstance(target, Secret):
+            self._create_pool, self._pool = _pool_factory(target, self.timeout), None
+        elif not (hasattr(target, "acquire") and hasattr(target, "fetch")):
+            raise must_be("server", "a URL or an asyncpg.Pool", server)
         self._loop = LoopGuard()
         # Held while the first operation opens the pool and creates the table.
         self._opening = asyncio.Lock()
@@ -137,11 +138,15 @@ class PostgresClaims(ClaimStore):
             async with self._opening, pool.acquire() as connection:
                 # CREATE TABLE IF NOT EXISTS needs the right to create tables even if the table exists.
                 if await connection.fetchval("SELECT to_regclass($1) IS NULL", self._table):
-                    async with connection.transaction():
-                        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-                        await connection.execute(self._schema)
+                    # Without arguments, so all statements are one transaction.
+                    await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK}); {self._schema}")
             self._has_table = True
-        return await pool.fetch(sql.format(table=self._table), *values)
+        from asyncpg import SerializationError  # type: ignore[import-untyped]
+
+        while True:
+            # Where transactions are REPEATABLE READ or SERIALIZABLE by default, one of two at once is rolled back.
+            with suppress(SerializationError):
+                return await pool.fetch(sql.format(table=self._table), *values)
 
     async def _opened(self) -> Any:
         """Return the pool. Raises ConfigurationError if the store is closed, or in use by another loop."""
@@ -161,7 +166,7 @@ def _pool_factory(url: Secret, timeout: float) -> Callable[[], Any]:
             "in the password written as %2F and so on"
         )
     try:
-        import asyncpg  # type: ignore[import-untyped]
+        import asyncpg
     except ImportError:
         raise ConfigurationError("PostgresClaims needs asyncpg (the extra 'postgres'): pip install asyncpg") from None
     return lambda: asyncpg.create_pool(
