@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import Any, TypeVar
 
 from pushsdk._audience.audience import Audience, Personalized, damage_texts
@@ -120,14 +119,13 @@ class Planner:
 
     async def each(self, requests: object) -> None:
         """Plan requests with one message each, and seal the plan."""
-        encoded = partial(map, self._request)
         if isinstance(requests, Personalized):
             await self._in_thread(
-                lambda: self._add_all(lambda batch: self._waiting.extend(encoded(batch)), requests.batches())
+                lambda: self._add_all(lambda batch: self._waiting.extend(self._encoded(batch)), requests.batches())
             )
         else:
             # Encoded as each is read: a generator may change a message to yield it again.
-            async with aclosing(self._blocks_of(requests, encoded)) as blocks:
+            async with aclosing(self._blocks_of(requests, self._encoded)) as blocks:
                 async for block in blocks:
                     self._waiting += block
                     await self._in_thread(self._store)
@@ -179,6 +177,11 @@ class Planner:
             self._waiting.append(Chunk(len(users), encoded))
         del self._ids[:end]
 
+    def _encoded(self, requests: Any) -> Iterator[Chunk]:
+        # No map: it would end at a StopIteration from a request's code, as if there were no more requests.
+        for request in requests:
+            yield self._request(request)
+
     def _request(self, request: object) -> Chunk:
         self._taken += 1
         try:
@@ -191,16 +194,13 @@ class Planner:
         self._duplicates += duplicates
         return Chunk(len(distinct), ids, encoded, custom)
 
-    async def _blocks_of(
-        self, items: Any, through: Callable[[Iterable[Any]], Iterator[Any]]
-    ) -> AsyncGenerator[list[Any]]:
+    async def _blocks_of(self, items: Any, through: Callable[..., Iterator[Any]]) -> AsyncGenerator[list[Any]]:
         """Yield the items in blocks, passed ``through``, with an event loop turn between them.
 
         A slow source makes small blocks. Errors from ``items`` pass through.
         """
         if not isinstance(items, AsyncIterable):
-            # Calls iter() at the first item, where the items are read.
-            iterator = through(itertools.chain.from_iterable((items,)))
+            iterator = through(await self._read(lambda: iter(items)))
             while block := await self._read(lambda: next_block(iterator)):
                 yield block
                 await asyncio.sleep(0)

@@ -77,16 +77,6 @@ async def resume(service, run, count, **options):
     return report
 
 
-def culprits(*names, status=400):
-    return lambda request: answer(status if {*names} & {*request.users} else 204)
-
-
-async def written(service, requests):
-    """Wait until this many requests are in flight."""
-    while len(service.written) < requests:
-        await turns(1)
-
-
 # -- users and options ------------------------------------------------------------------------------------------------
 
 
@@ -105,19 +95,18 @@ class _Async:
         raise StopAsyncIteration
 
 
-@pytest.mark.parametrize(("source", "name"), [(list, "spring.run"), (_Async, None), (iter, None)])
+@pytest.mark.parametrize("source", [list, _Async, iter])
 @virtual
-async def test_every_user_is_pushed_to_once(source, name, tmp_path):
+async def test_every_user_is_pushed_to_once(source):
     service = FakeService()
-    run = tmp_path / name if name else None
     async with client_of(service, batching=SMALL) as client:
         ids = source([*users(10), *["user-1"] * 2000])  # also blocks of nothing new
-        report = await client.broadcast(ids, MESSAGE, run=run, custom_fields={"a": 1})
+        report = await client.broadcast(ids, MESSAGE, custom_fields={"a": 1})
     judge(report, service, users(10))
     assert report.accepted == 10
     assert (report.duplicates, report.excluded) == (2000, 0)
     assert report.stopped is None
-    assert report.run == (str(run) if run else None)
+    assert report.run is None
     assert [len(sent) for sent in service.sent] == [4, 4, 2]
     assert b'"customFields":{"a":1}' in service.requests[0].body
     report.raise_for_failures()
@@ -252,6 +241,18 @@ async def test_a_generator_may_change_a_request_and_yield_it_again(source):
     assert service.sent == [("a",), ("b",), ("c",)]
 
 
+@virtual
+async def test_a_stop_iteration_in_a_callers_code_is_not_the_end_of_the_users():
+    class Users:
+        def __iter__(self):
+            raise StopIteration
+
+    async with client_of(FakeService()) as client:
+        for call in (client.send_each([{"userIds": Users(), "message": MESSAGE}]), client.broadcast(Users(), MESSAGE)):
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await call
+
+
 @pytest.mark.parametrize(
     ("bad", "expected"),
     [
@@ -314,7 +315,7 @@ async def test_only_one_chunk_tests_whether_the_message_is_to_blame():
 
 @virtual
 async def test_a_user_too_large_alone_stays_pending_and_the_others_are_sent_to():
-    service = FakeService(then=culprits("user-100", status=413))
+    service = FakeService(then=lambda request: answer(413 if "user-100" in request.users else 204))
     report = await push(service, 180, batching=Batching(max_users=60), in_flight=1)
     # If the message is most of a request, fewer users do not make it fit.
     assert report.accepted + report.not_sent == 180
@@ -385,7 +386,8 @@ async def test_a_cancellation_says_what_is_known_and_how_to_continue(name, tmp_p
     service = FakeService(then=hang(accepted=True))
     run = tmp_path / name if name else None
     running = start(push(service, 4, run=run))
-    await written(service, 1)
+    while not service.written:
+        await turns(1)
     await asyncio.sleep(1.0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:
