@@ -5,6 +5,8 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
+import msgspec
+
 SHORTEST_MASKED = 6
 """Characters. A shorter key is not masked: it is no secret, and would blank out half the text."""
 # A character as JSON or a program, a URL, or HTML may write it. Patterns are compiled when needed.
@@ -17,33 +19,42 @@ _STEPS = 8
 _TEXTS = (str, bytes, bytearray, list, tuple, Mapping)
 
 
-class Secret:
-    """A text that is not a str, so that code which collects texts does not collect it. Equal if the texts are.
-
-    It is in a closure: crash reporters walk ``__dict__`` and ``__slots__``, but not closures.
-    """
+class _Hidden:
+    """A value in a closure: crash reporters walk ``__dict__`` and ``__slots__``, but not closures."""
 
     __slots__ = ("reveal",)
 
     def __init__(self, value: Any) -> None:
         if isinstance(value, str):
             value = str.__str__(value)  # a member of an Enum may show another text than it is
-        #: Returns the value. Call this where the value is written, and keep it out of local variables.
         self.reveal: Callable[[], Any] = lambda: value
 
-    @classmethod
-    def of(cls, value: object) -> "Secret":
-        """Return the value, most often a text, as a secret. A secret is returned unchanged."""
-        return value if isinstance(value, Secret) else cls(value)
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and bool(self.reveal() == other.reveal())
+        return isinstance(other, _Hidden) and bool(self.reveal() == other.reveal())
 
     def __hash__(self) -> int:
         return hash(str(self.reveal()))
 
+
+# A Struct keeps its hash, so a send looks its batch up by the Api-Key without a Python call.
+class Secret(msgspec.Struct, frozen=True, cache_hash=True):
+    """A text that is not a str, so that code which collects texts does not collect it. Equal if the texts are."""
+
+    _hidden: _Hidden
+
+    @classmethod
+    def of(cls, value: object) -> "Secret":
+        """Return the value, most often a text, as a secret. A secret is returned unchanged."""
+        return value if isinstance(value, Secret) else cls(_Hidden(value))
+
+    def reveal(self) -> Any:
+        """Return the value. Call this where the value is written, and keep it out of local variables."""
+        return self._hidden.reveal()
+
     def __repr__(self) -> str:
         return "***"
+
+    __copy__ = None
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Api-Key is not pickled: give each process its own, by PUSHSDK_API_KEY or a callable")
