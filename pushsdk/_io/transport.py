@@ -211,7 +211,7 @@ def _timeout(connect: float | None) -> aiohttp.ClientTimeout:
 def most_in_flight(limits: Limits, session: object = None) -> int:
     """Return the cap on requests in flight: the setting, or half the file descriptors; and an injected pool's."""
     files = DESCRIPTORS if resource is None else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    cap = limits.in_flight or min(DESCRIPTORS, files) // 2
+    cap = limits.in_flight or min(DESCRIPTORS, files) // 2 or 1
     connector = getattr(session, "connector", None)
     for name in ("limit", "limit_per_host"):
         cap = min(cap, getattr(connector, name, 0) or cap)

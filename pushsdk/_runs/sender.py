@@ -308,8 +308,9 @@ class ChunkSender:
         """Count a request's users under this status. ``final`` is True if the status settles the users."""
         outcome = OUTCOMES[status.state]
         self.trouble = status.reason
-        if outcome is ACCEPTED:
-            self.message.accepted = True
+        if Failure.REFUSED in status.reason:
+            self.trouble += ". Is the service up?"
+        self.message.accepted |= outcome is ACCEPTED
         self.is_held = not final or status.state is _PENDING.state
         if not self.is_held:
             self.engine.sender.counters.users[outcome] += users

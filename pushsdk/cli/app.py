@@ -1,7 +1,7 @@
 """The commands and their help. A command's module loads only when the command runs."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cyclopts import App, Group, Parameter
 
@@ -187,9 +187,14 @@ def _build_app() -> App:
                 root.command(parents[word])
             end = f"Example: pushsdk {name} {command.example}\n\nSee: pushsdk docs {command.page}"
             text = "\n\n".join(filter(None, (command.help, command.more, end)))
-            options: dict[str, Any] = {"name": child, "help": text, "sort_key": order}
-            parent, options["group"] = (parents[word], None) if word else (root, group)
-            parent.command(f"pushsdk.cli.commands.{command.path}", **options)
+            parent = parents[word] if word else root
+            parent.command(
+                f"pushsdk.cli.commands.{command.path}",
+                name=child,
+                help=text,
+                sort_key=order,
+                group=None if word else group,
+            )
     return root
 
 

@@ -49,7 +49,7 @@ def test_the_settings_name_the_emulator_if_they_are_of_this_machine_and_else_the
         monkeypatch.setenv("PUSHSDK_BASE_URL", "https://push.invalid/api")
         assert command("emulator requests").out.endswith(HELLO)
         monkeypatch.setenv("PUSHSDK_BASE_URL", "http://127.0.0.1:9/api")
-        refused = "pushsdk: http://127.0.0.1:9 can't be reached: [Errno 111] Connection refused\n"
+        refused = "pushsdk: http://127.0.0.1:9 can't be reached: [Errno 111] Connection refused. Is the emulator up?\n"
         assert [command("emulator", name).err for name in ("requests", "reset")] == [refused] * 2
         monkeypatch.setenv("PUSHSDK_BASE_URL", "http://[::1")
         assert command("emulator requests").out.endswith(HELLO)
@@ -61,8 +61,7 @@ def test_a_profile_that_is_passed_is_asked_wherever_its_service_is(command, serv
     file.chmod(0o600)
     monkeypatch.setenv("PUSHSDK_CONFIG", str(file))
     with kept_profile(service):
-        refused = command("emulator reset --profile staging").err
-    assert refused == "pushsdk: https://0.0.0.0:9 can't be reached: [Errno 111] Connection refused\n"
+        assert "https://0.0.0.0:9 can't be reached" in command("emulator reset --profile staging").err
 
 
 def test_each_request_is_printed_when_it_comes(command, service):

@@ -417,7 +417,7 @@ async def test_a_run_waits_from_a_failure_until_a_request_is_accepted():
     states = []
     service = FakeService(*[answer()] * 99, then=refused())
     await push(service, 999, stop_policy=StopPolicy(max_outage=60.0), on_progress=states.append)
-    assert {state.stage for state in states[:-1] if state.trouble} == {"waiting"}
+    assert {state.stage for state in states[:-1] if "Is the service up?" in state.trouble} == {"waiting"}
 
 
 @virtual

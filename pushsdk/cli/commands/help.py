@@ -72,9 +72,10 @@ def _print_results(search: str) -> int:
         say(textwrap.shorten(": ".join(result), 120, placeholder=" ..."))
     if len(results) > _MOST_RESULTS:
         say(f"... and {len(results) - _MOST_RESULTS:,} more; another word narrows the search")
-    if not results:
-        warn(f"no page contains {search!r}; pushsdk docs --list lists the pages")
-    return Exit.DONE if results else Exit.INCOMPLETE
+    if results:
+        return Exit.DONE
+    warn(f"no page contains {search!r}; pushsdk docs --list lists the pages")
+    return Exit.INCOMPLETE
 
 
 def _page_with(word: str) -> str | None:

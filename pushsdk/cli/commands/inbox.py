@@ -84,7 +84,7 @@ def _answer(method: str, path: str, profile: str | None, **query: object) -> Ite
         try:
             connection.request(method, f"{ROOT}{path}?{urlencode(query)}", headers=headers)
         except OSError as error:
-            raise CommandError(f"{origin} can't be reached: {error}", Exit.CANNOT_RUN) from None
+            raise CommandError(f"{origin} can't be reached: {error}. Is the emulator up?", Exit.CANNOT_RUN) from None
         try:
             answer = connection.getresponse()
             answer.url = origin

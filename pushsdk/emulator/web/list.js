@@ -171,7 +171,7 @@ export class List {
         "span",
         { class: "row-main", dir: "ltr" },
         user ? h("span", { class: "row-title mono" }, bdi(user)) : line("row-title", title, "no title"),
-        user ? line("row-body", title, "no title") : line("row-body", body, row.error ?? "no text"),
+        user ? line("row-body", title, "no title") : line("row-body", body, row.error ?? "no body"),
       ),
       h("span", { class: "row-side" }, h("time", null, clock(row.time)), row.requests > 1 ? failures(row) : state(row, kind)),
       h("span", { class: "row-meta" }, from === null ? null : h("span", { class: "tag from", title: "Inbox" }, icon("inbox"), bdi(from.slice(0, 60))), rest),
