@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from pushsdk._core.lint import SHOWN, LintNode, nodes, problems
+from pushsdk._core.lint import SHOWN, LintNode, Problem, nodes, problems
 from pushsdk._core.models import CampaignRequest, MobilePush, PushRequest
 from pushsdk._core.paths import show_path
 from pushsdk._texts import text_beside
@@ -26,7 +26,7 @@ _MAX_USER_IDS = 4 * 1024 * 1024  # bytes
 
 # A push's userIds and message are required by `PushBody`, texts and platforms by `lint`.
 _NEEDED: dict[str, dict[str, str]] = json.loads(text_beside(__name__, "needed.json"))
-_REFUSED = {"near-name", "unknown-field", "no-text", "no-platform"}  # lint rules
+_NEEDED_TOO = {"no-text", "no-platform"}  # lint rules
 
 T = TypeVar("T")
 
@@ -86,11 +86,25 @@ def check_strictly(endpoint: str, body: bytes) -> None:
     if is_large(body):
         raise Refused(400, f"over {LARGE} bytes beside the users, which is more than devices accept - at `$`")
     value = _read(msgspec.json.Decoder(), body)
-    for node in nodes(value, model):
+    tree = nodes(value, model)
+    for node in tree:  # before values: a misspelled field is unknown, not missing
+        _check_names(node)
+    for node in tree:
         _check_values(show_path(node.path), node)
     for problem in problems(value, model, ()):
-        if problem.code in _REFUSED:
-            raise Refused(400, f"{problem.message} - at `{problem.path}`")
+        if problem.code in _NEEDED_TOO:
+            raise _refused(problem)
+
+
+def _refused(problem: Problem) -> Refused:
+    return Refused(400, f"{problem.message} - at `{problem.path}`")
+
+
+def _check_names(node: LintNode) -> None:
+    for name in node.fields:
+        if name not in node.model.__struct_encode_fields__:
+            # Only this name, as each costs a search for a near one. The rules for names come first.
+            raise _refused(problems({name: None}, node.model, node.path)[0])
 
 
 def _check_values(path: str, node: LintNode) -> None:
