@@ -13,7 +13,7 @@ import pytest
 from support.arrow_plans import MESSAGE, counts, plan, reported
 from support.programs import run_program
 
-from pushsdk import ConfigurationError, Limits, ValidationError
+from pushsdk import ConfigurationError, Limits, NotSentError, ValidationError
 from pushsdk._runs import planner
 from pushsdk.arrow import _push, push_batches
 from pushsdk.arrow._dispatcher import AHEAD
@@ -204,7 +204,7 @@ def test_a_thread_that_can_not_start_is_an_error_and_leaves_nothing(push_env, se
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError, match="can't start"):
+        with pytest.raises(NotSentError, match="can't start"):
             next(sent(plan(10)))
     push_env.assert_nothing_sent()
 
