@@ -27,6 +27,7 @@ from pushsdk._core.lint import Problem, lint
 from pushsdk._core.models import CampaignRequest, MobilePush, Model, PushRequest
 from pushsdk._core.operations import Operation
 from pushsdk._core.values import typed
+from pushsdk._core.words import rule_and_path
 from pushsdk.cli.exit import text_of, usage_error
 from pushsdk.cli.terminal import escaped, print_json, say, warn
 
@@ -106,14 +107,25 @@ def read_object(option: str, text: str) -> dict[str, Any]:
     if text[:1] not in ("@", "{"):
         raise usage_error(f"""{option}: must be a JSON object, for example '{{"name": "Ann"}}', or @FILE""")
     content = _read_bytes(text[1:], name, option) if text.startswith("@") else text.encode("utf-8", "surrogateescape")
-    content = content.removeprefix(codecs.BOM_UTF8)
     try:
-        value = msgspec.json.decode(content)
-    except (RecursionError, ValueError):
-        raise usage_error(f"{name}: {_not_json(content)}") from None
+        value = decoded(content, Any)
+    except ValueError as error:
+        raise usage_error(f"{name}: {error}") from None
     if not isinstance(value, dict):
         raise usage_error(f"{name}: must be a JSON object, {{...}}; got {type(value).__name__}")
     return value
+
+
+def decoded(content: bytes, kind: Any) -> Any:
+    """Return a JSON text's value. Raises ValueError with the rule that the text breaks, and where."""
+    content = content.removeprefix(codecs.BOM_UTF8)
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError as error:
+        rule, where = rule_and_path(error)
+        raise ValueError(f"${where}: {rule}; for the names see: pushsdk docs emulator#make-it-fail") from None
+    except (RecursionError, ValueError):
+        raise ValueError(_not_json(content)) from None
 
 
 def _not_json(content: bytes) -> str:

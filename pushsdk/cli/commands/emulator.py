@@ -17,19 +17,23 @@ from urllib.parse import urlsplit
 import msgspec
 from cyclopts import App, Parameter
 
+from pushsdk._core.kinds import check
 from pushsdk._core.words import count
 from pushsdk._io.files import lock
 from pushsdk.cli.exit import CommandError, Exit, usage_error
+from pushsdk.cli.files import decoded
 from pushsdk.cli.interrupt import not_ignored, signal_handlers
 from pushsdk.cli.settings import emulator_file
 from pushsdk.cli.terminal import say, warn
-from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError, load_faults
-from pushsdk.emulator.faults import PRESETS
+from pushsdk.emulator import Emulator, Fault, ServiceLimits, StoreError
+from pushsdk.emulator.faults import PRESETS, Rules
 from pushsdk.emulator.guard import HOST
+from pushsdk.emulator.server import HeaderText
 
 DEFAULT_PORT = 8080
 # Claims and runs are bound to their address, so it stays; and the command may be a server, whose port is often 8080.
 EXEC_PORT = 8090
+_MAX_BYTES = 64 * 1024
 _LONGEST_LINE = 1000  # characters: at most 4 KiB, which a pipe that select reports takes at once
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
@@ -71,13 +75,14 @@ def _arguments(options: EmulatorOptions) -> dict[str, Any]:
     limits = ServiceLimits()
     if options.limits is not None:
         with _option_errors(f"--limits {options.limits}"):
-            limits = msgspec.json.decode(options.limits.read_text("utf-8-sig"), type=ServiceLimits)
+            limits = decoded(options.limits.read_bytes(), ServiceLimits)
     faults: list[Fault] = []
     if options.faults in PRESETS:
         faults += PRESETS[options.faults].faults
     elif options.faults is not None:
         with _option_errors(f"--faults {options.faults}", f"not a preset ({', '.join(PRESETS)}), and as a file: "):
-            faults += load_faults(Path(options.faults).read_text("utf-8-sig"))
+            faults += decoded(Path(options.faults).read_bytes(), list[Fault])
+            Rules(faults)
     arguments = {**vars(options), "faults": faults, "limits": limits}
     if arguments.pop("strict"):
         arguments["limits"] = msgspec.structs.replace(limits, strict=True)
@@ -86,8 +91,10 @@ def _arguments(options: EmulatorOptions) -> dict[str, Any]:
 
 def read_token(file: Path) -> str:
     """Return the token in a file, without the line end after it."""
-    with _option_errors(f"--token-file {file}"):
-        return file.read_text("utf-8-sig", "replace").strip()
+    with _option_errors(f"--token-file {file}"), file.open("rb") as opened:
+        token = opened.read(_MAX_BYTES).decode("utf-8-sig", "replace").strip()
+        check("token", token, HeaderText, ValueError)
+        return token
 
 
 @contextmanager
