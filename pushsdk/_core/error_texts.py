@@ -192,7 +192,7 @@ FIXES: tuple[tuple[set[object], str], ...] = (
     ({"http to TLS"}, ". base_url says http://: does the service speak https? See: pushsdk docs troubleshooting"),
     ({Failure.DNS}, _DNS),
     ({"open files"}, ". Close files, or raise ulimit -n"),
-    ({Failure.REFUSED, "local"}, ". Is the service up? For a local one: pushsdk emulator{elsewhere}"),
+    ({Failure.REFUSED, "local"}, ". Is the service up? For a local one: {emulator}"),
     ({Failure.REFUSED}, ". Is the service up?"),
     ({Failure.CONNECT_TIMEOUT, "TLS handshake"}, _TLS),
     ({Failure.TLS, "TLS handshake"}, _TLS),

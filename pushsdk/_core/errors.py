@@ -23,7 +23,7 @@ LIBRARY: Mapping[str, str] = {
     "in_flight": "in_flight",
     "cafile": "pass ssl=ssl.create_default_context(cafile=...)",
     "proxy": "proxy=",
-    "elsewhere": "",
+    "emulator": "pushsdk emulator",
     "lint": "pushsdk message lint, or lint(message)",
     "outcomes": "; see .outcomes",
     "primary_key": "primary_key=",

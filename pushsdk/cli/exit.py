@@ -14,7 +14,7 @@ SHELL = {
     "in_flight": "--in-flight",
     "cafile": "set SSL_CERT_FILE to a file with its certificate",
     "proxy": "--proxy",
-    "elsewhere": "; if it is on port 9000, pass --profile emulator-9000",
+    "emulator": "pushsdk emulator, and pass --profile emulator",
     "lint": "pushsdk message lint",
     "outcomes": "",
     "primary_key": "--primary-key ",
