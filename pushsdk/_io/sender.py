@@ -41,7 +41,7 @@ logger = logging.getLogger("pushsdk")
 # An error in a JSON object, or users who failed, unless the value is empty.
 _error_in = partial(
     re.search,
-    rb'(?i)"(?:errors?|exception|fault|fail(?:ed|ures?)(?:_?count)?|rejected)"\s*+:\s*+(?!null|false|0|""|\[\]|\{\})'
+    rb'(?i)"(?:errors?|exception|fault|(?:fail(?:ed|ures?)|rejected)(?:_?count)?)"\s*+:\s*+(?!null|false|0|""|\[\]|\{\})'
     rb'|"(?:success|ok)"\s*+:\s*+false',
 )
 
@@ -385,7 +385,9 @@ class RequestSender(msgspec.Struct, kw_only=True, eq=False):
         if attempt.outcome is not ACCEPTED:
             self._slow_down(request, attempt)
         elif attempt.body and request.operation is PUSH and _error_in(attempt.body):
-            logger.warning("%s counts as accepted, but its body has an error: is base_url right?", attempt.reason)
+            logger.warning(
+                "%s counts as accepted, but its body has an error or failed users: is base_url right?", attempt.reason
+            )
         if logger.isEnabledFor(logging.DEBUG):
             operation, outcome, seconds = request.operation.name, attempt.outcome.value, attempt.seconds
             message = "attempt %d of %s for %s: %s, %s, in %.3f s"

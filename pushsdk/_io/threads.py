@@ -27,6 +27,8 @@ def system_limits() -> Iterator[None]:
         if "interpreter shutdown" in str(error):
             # Python 3.12 starts no thread once the main thread has ended.
             raise ClientClosedError("the interpreter is exiting: make the first call earlier") from None
+        if isinstance(error, RuntimeError) and "new thread" not in str(error):  # such as an executor that was shut down
+            raise
         raise NotSentError(
             f"no event loop or thread can be started ({error}): close clients and files that are no longer used, or "
             "raise the limits on open files and threads (ulimit -n, ulimit -u)"

@@ -140,7 +140,9 @@ class DeadlineScope(msgspec.Struct, eq=False, gc=False):
     """The entries of its tick in the wheel."""
 
     def __enter__(self) -> Self:
-        task: Any = asyncio.current_task(self._timers.loop)
+        task = asyncio.current_task(self._timers.loop)
+        if task is None:  # pragma: no cover - only a coroutine driven by hand
+            raise RuntimeError("a send is awaited inside a task")
         self._task = task
         self._cancelling = task.cancelling()
         if self.respond is None:

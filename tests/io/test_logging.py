@@ -49,6 +49,7 @@ async def test_each_attempt_and_each_retry_is_a_line(caplog):
         (200, b'{"error": "USERMARKER"}', True),
         (202, b'{"success": false}', True),
         (207, b'{"accepted": 1, "failed": ["USERMARKER"]}', True),
+        (200, b'{"rejected_count": 1}', True),
         (200, b'{"error": null, "errors":[], "failed_count": 0}', False),
         (200, b"", False),
         (400, b'{"error": "USERMARKER"}', False),
@@ -57,7 +58,7 @@ async def test_each_attempt_and_each_retry_is_a_line(caplog):
 async def test_an_error_in_an_accepted_answer_is_a_line(caplog, status, body, is_told):
     service = FakeService(Fault.status(status, body=body.decode(), headers={"Content-Type": "application/json"}))
     lines = await lines_of(service, caplog, ["u"])
-    text = f"HTTP {status} counts as accepted, but its body has an error: is base_url right?"
+    text = f"HTTP {status} counts as accepted, but its body has an error or failed users: is base_url right?"
     assert (("WARNING", text) in lines) is is_told
 
 

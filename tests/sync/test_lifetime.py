@@ -80,6 +80,8 @@ START = threading.Thread.start
         (not_at_all, NotSentError, r"\(can't start new thread\): .* \(ulimit -n, ulimit -u\)"),
         (started_and_interrupted, KeyboardInterrupt, "^$"),
         (not_now, ClientClosedError, "make the first call earlier"),
+        # An error that is not the system's.
+        (threading.Thread.join, RuntimeError, "^cannot join thread before it is started$"),
     ],
 )
 def test_a_thread_whose_start_fails_leaves_nothing(service, monkeypatch, start, error, text):
