@@ -177,22 +177,19 @@ class Planner:
             self._waiting.append(Chunk(len(users), encoded))
         del self._ids[:end]
 
-    def _encoded(self, requests: Any) -> Iterator[Chunk]:
-        # No map: it would end at a StopIteration from a request's code, as if there were no more requests.
+    def _encoded(self, requests: Iterable[object]) -> Iterator[Chunk]:
+        # A StopIteration from a request's code is an error in a generator. In a map it would end the requests.
         for request in requests:
-            yield self._request(request)
-
-    def _request(self, request: object) -> Chunk:
-        self._taken += 1
-        try:
-            users, message, fields = _fields_of(request)
-            distinct, ids, duplicates = check_users(users, self._header.max_users, self._damages.update)
-            # ``personalize`` has warned.
-            encoded, custom = wire.encode_content(message, fields, warn=not self._header.source)
-        except ValidationError as error:
-            raise ValidationError(f"request number {self._taken}: {error}") from None
-        self._duplicates += duplicates
-        return Chunk(len(distinct), ids, encoded, custom)
+            self._taken += 1
+            try:
+                users, message, fields = _fields_of(request)
+                distinct, ids, duplicates = check_users(users, self._header.max_users, self._damages.update)
+                # ``personalize`` has warned.
+                encoded, custom = wire.encode_content(message, fields, warn=not self._header.source)
+            except ValidationError as error:
+                raise ValidationError(f"request number {self._taken}: {error}") from None
+            self._duplicates += duplicates
+            yield Chunk(len(distinct), ids, encoded, custom)
 
     async def _blocks_of(self, items: Any, through: Callable[..., Iterator[Any]]) -> AsyncGenerator[list[Any]]:
         """Yield the items in blocks, passed ``through``, with an event loop turn between them.

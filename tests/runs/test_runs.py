@@ -103,7 +103,6 @@ async def test_every_user_is_pushed_to_once(source):
         ids = source([*users(10), *["user-1"] * 2000])  # also blocks of nothing new
         report = await client.broadcast(ids, MESSAGE, custom_fields={"a": 1})
     judge(report, service, users(10))
-    assert report.accepted == 10
     assert (report.duplicates, report.excluded) == (2000, 0)
     assert report.stopped is None
     assert report.run is None
