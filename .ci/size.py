@@ -19,7 +19,7 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 181_324,
+    "tokens of pushsdk": 181_333,
     "tokens of tests": 269_750,
     "functions with more than 8 decisions, per 1,000": 11.5,
     "functions with more than 15 decisions": 0,
