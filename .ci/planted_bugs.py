@@ -894,7 +894,7 @@ RUNS = [
     ),
     Bug(
         "the copy of a run file in a folder is sent, too",
-        "_runs.folder:part_files",
+        "_runs.folder:planned_files",
         "return sorted(run.glob('*-of-*.run'))",
         "tests/runs/test_folder.py::test_a_copy_of_a_run_file_is_no_part_of_a_folder",
     ),

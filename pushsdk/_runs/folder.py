@@ -27,28 +27,33 @@ def run_files(run: Path) -> list[Path]:
     """
     if not os.path.isdir(run):  # raises nothing, whatever the path
         return [run]
+    parts = 0
     if run.joinpath(PLAN).exists():
         with closing(Journal.open(run / PLAN, write=False)) as journal:
             if journal.notes.ended is None:
                 return [run / PLAN]  # nothing was sent
-    return part_files(run) or [run]
+            parts = journal.header.parts
+    return planned_files(run, parts) if parts else _unplanned_files(run)
 
 
-def part_files(run: Path) -> list[Path]:
-    """Return a folder's run files, split from a plan or made one by one: their names tell that each has other users.
-
-    Raises RunPlanError if some are missing, or if there are others.
-    """
-    found = _parts(run)
-    parts = max(found, default=0)
+def planned_files(run: Path, parts: int) -> list[Path]:
+    """Return a split plan's run files. Raises RunPlanError if some are missing."""
     files = list(takewhile(os.path.exists, _files(run, parts)))
     if len(files) < parts:
         why = f"{len(files)}-of-{parts}.run is missing: restore it; another run would push again to its users"
         raise run_file_error(run, why, kind=RunPlanError)
+    return files
+
+
+def _unplanned_files(run: Path) -> list[Path]:
+    """Return the run files that were made one by one: their names tell that each has other users."""
+    found = _parts(run)
+    parts = max(found, default=0)
+    files = planned_files(run, parts)
     if len(found) > parts:
         why = f"it has more run files than the {parts} from 0-of-{parts}.run on: move the others away"
         raise run_file_error(run, why, kind=RunPlanError)
-    return files
+    return files or [run]
 
 
 def check_plan(run: Path) -> None:

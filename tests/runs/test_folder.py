@@ -131,12 +131,9 @@ async def test_a_file_that_is_missing_is_not_made_again(tmp_path):
 @virtual
 async def test_a_copy_of_a_run_file_is_no_part_of_a_folder(tmp_path):
     await plan(tmp_path)
-    for name in ("1-of-3 (copy).run", "1-of-x.run"):
+    for name in ("1-of-3 (copy).run", "1-of-4.run", "1-of-x.run"):
         copyfile(tmp_path / "1-of-3.run", tmp_path / name)
     assert read_report(tmp_path).planned == 10
-    (tmp_path / "1-of-3.run").unlink()
-    with pytest.raises(RunPlanError, match="1-of-3"):
-        read_report(tmp_path)
 
 
 @pytest.mark.parametrize("copy", ["01-of-3.run", "3-of-3.run", "1-of-2.run"])

@@ -47,7 +47,7 @@ from pushsdk._core.words import count
 from pushsdk._io.files import folder_objection
 from pushsdk._io.threads import in_thread
 from pushsdk._runs.api import broadcast_content
-from pushsdk._runs.folder import PLAN, check_plan, part_files
+from pushsdk._runs.folder import PLAN, check_plan, planned_files
 from pushsdk._runs.plan import Chunk, Header
 from pushsdk._runs.planner import Planner
 from pushsdk._runs.report import rows_of, write_rows
@@ -521,7 +521,7 @@ async def _send_parts(
 ) -> BroadcastReport:
     """Have the run files sent by child processes, in which the plan was split."""
     started = time.monotonic()
-    files = [*map(read_report, part_files(run))]
+    files = [*map(read_report, planned_files(run, plan.users and plan.header.parts))]
     code = (
         await send_folder(children, files, settings, given, on_progress, lambda: stop.is_set() or plan.stop_asked())
         if files
