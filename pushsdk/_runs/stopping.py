@@ -50,7 +50,8 @@ class Stopping:
         self._timers = timers
         self._rate_limiter = rate_limiter
         # Seconds spent sending, and those at the end of the last pause. Counted in ticks, so a stopped process or a
-        # blocked loop adds one at most.
+        # blocked loop adds one at most. Of the tick in which it happens, an acceptance or the end of a pause has the
+        # end, and a failure the begin: so no time without an acceptance is counted longer than it is.
         self._seconds, self._paused_until = 0.0, 0.0
         self._monitor = StopMonitor(policy or StopPolicy(), self._seconds)
         # Requests that wait for a slot or after a failure: ``stop`` wakes them.
@@ -76,7 +77,7 @@ class Stopping:
             if is_sending():
                 self._seconds += TICK
             if self._rate_limiter.pause_left(self._timers.loop.time()):
-                self._paused_until = self._seconds
+                self._paused_until = self._seconds + TICK
             self.check()
             self.may_begin()
 
@@ -101,7 +102,10 @@ class Stopping:
 
     def settled(self, outcome: Outcome, users: int, status: UserStatus) -> None:
         """Record the final outcome for a request and its users."""
-        self._monitor.settled(outcome, users, status.status, self._seconds, status.reason)
+        now = self._seconds
+        if outcome is ACCEPTED:
+            now += TICK
+        self._monitor.settled(outcome, users, status.status, now, status.reason)
         if outcome is not ACCEPTED:
             self.check()
 

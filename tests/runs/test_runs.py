@@ -459,6 +459,13 @@ async def test_an_on_progress_that_raises_is_logged_with_its_place(caplog):
 
 
 @virtual
+async def test_answers_that_take_less_than_max_outage_are_no_outage():
+    service = FakeService(then=answer(after=0.6))
+    report = await push(service, 40, in_flight=1, stop_policy=StopPolicy(max_outage=1.0))
+    assert report.stopped is None
+
+
+@virtual
 async def test_an_hour_of_a_stopped_process_is_no_outage():
     def then(request):
         if len(service.written) == 3:
