@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from datetime import UTC, datetime
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,7 +32,7 @@ class Timestamp(datetime):
 
 
 def moment(seconds):
-    return Timestamp.fromtimestamp(seconds, UTC)
+    return Timestamp.fromtimestamp(seconds, timezone(timedelta(seconds=1)))
 
 
 @given(SECONDS, SECONDS, st.lists(ANSWERS, max_size=12), st.integers(1, 4), st.booleans())

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
@@ -331,8 +331,9 @@ class Journal:
         raise self._file.damaged()
 
 
-# A time may be of a subclass, such as a Timestamp of pandas: then its text is kept.
-_encoder = msgspec.msgpack.Encoder(enc_hook=datetime.isoformat)
+# A time may be of a subclass, such as a Timestamp of pandas: then its text is kept, in UTC, as msgspec reads no offset
+# with seconds.
+_encoder = msgspec.msgpack.Encoder(enc_hook=lambda time: datetime.isoformat(time.astimezone(UTC)))
 _HEADER = msgspec.msgpack.Decoder(Header)
 _CHUNKS = msgspec.msgpack.Decoder(list[Chunk])
 _NOTES = msgspec.msgpack.Decoder(Notes)
