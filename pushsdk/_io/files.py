@@ -4,6 +4,7 @@ A file is believed only if no other user can write to it. A look at a stat resul
 are not in there, is not checked. A lock ends with the process that holds it, however that ends.
 """
 
+import errno
 import importlib.util
 import os
 import sqlite3
@@ -73,14 +74,20 @@ def database_objection(path: Path, opened: os.stat_result) -> str | None:
     return None if is_same else "it was replaced while it was opened"
 
 
+_DISK_FAILURES = {errno.EIO, errno.ENOSPC, errno.EDQUOT}
+
+
 def sync_folder(folder: str | Path) -> None:
-    """Sync the names in a folder to the disk, if the system can sync a folder."""
-    with suppress(OSError):
+    """Sync the names in a folder to the disk, if the system can sync a folder. Raises OSError if the disk fails."""
+    try:
         file = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(file)
         finally:
             os.close(file)
+    except OSError as error:
+        if error.errno in _DISK_FAILURES:
+            raise
 
 
 def write_new(path: str | Path, data: bytes, *, durable: bool = True) -> None:

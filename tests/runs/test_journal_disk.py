@@ -1,5 +1,6 @@
 """A disk that is full or fails: the run stops at once, and committed outcomes stay correct."""
 
+import errno
 import os
 import sqlite3
 
@@ -91,7 +92,6 @@ def test_a_failed_write_is_not_retried_and_changes_nothing(tmp_path, disk, state
             record(journal, [CLAIM])
         assert second.value is not excinfo.value
     assert disk.executed == []
-    assert seen(journal) == content
     journal.close()
     journal = Journal.open(tmp_path / "a.run", write=True)
     assert seen(journal) == content
@@ -106,7 +106,6 @@ def test_an_interrupted_write_is_the_last(tmp_path, disk):
     disk.fail(error="")
     with pytest.raises(RunFileError, match="an earlier write was interrupted"):
         record(journal, [CLAIM])
-    assert journal.states.count(CLAIMED) == 0
     journal.close()
 
 
@@ -135,8 +134,6 @@ def test_a_plan_that_can_not_be_written_is_reported_as_not_sent(tmp_path, disk, 
     assert journal.chunks == 1
     assert not journal.sealed
     journal.close()
-    disk.fail(error="")
-    make_run(tmp_path / "a.run").close()
 
 
 @pytest.mark.parametrize("statement", ["PRAGMA synchronous", "COMMIT"])
@@ -150,11 +147,11 @@ def test_a_failed_creation_leaves_no_file_and_no_lock(tmp_path, disk, statement)
 
 
 def test_a_durable_run_syncs_each_commit_and_the_folder_that_names_it(tmp_path, disk, monkeypatch):
-    folders = []
+    folders, error = [], OSError("not on this file system")
 
     def fsync(file):
         folders.append(file)
-        raise OSError("not on this file system")
+        raise error
 
     monkeypatch.setattr(os, "fsync", fsync)
     for durable, level, synced in ((False, "OFF", 0), (True, "EXTRA", 1)):
@@ -165,6 +162,9 @@ def test_a_durable_run_syncs_each_commit_and_the_folder_that_names_it(tmp_path, 
         levels = [sql for sql in disk.executed if sql.startswith("PRAGMA synchronous")]
         assert levels == [f"PRAGMA synchronous = {level}"] * 2
         disk.executed.clear()
+    error.errno = errno.EIO
+    with pytest.raises(RunFileError, match="its folder can't be synced"):
+        make_run(tmp_path / "a.run", durable=True)
 
 
 @pytest.mark.parametrize("write", [False, True])
@@ -172,11 +172,7 @@ def test_a_write_ahead_log_beside_the_file_is_not_applied(tmp_path, write):
     path = tmp_path / "a.run"
     make_run(path).close()
     before = path.read_bytes()
-    with sqlite3.connect(tmp_path / "other") as other:
-        other.execute("PRAGMA journal_mode = WAL")
-        other.execute("CREATE TABLE theirs (id INTEGER)")
-        path.with_name("a.run-wal").write_bytes((tmp_path / "other-wal").read_bytes())
-    other.close()
+    path.with_name("a.run-wal").touch()
     with pytest.raises(RunFileError, match=r"a -wal file is beside it"):
         Journal.open(path, write=write)
     assert path.read_bytes() == before

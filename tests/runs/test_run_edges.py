@@ -138,14 +138,13 @@ async def test_a_stop_mark_ends_the_run_that_is_sent_and_no_later_one(tmp_path, 
 
     path = tmp_path / "run"
     service = FakeService()
-    refused("can't be opened")
-    path.write_text("notes")
-    refused("it is not a run file")
-    path.unlink()
     make_run(path).close()
     with monkeypatch.context() as patch:
         patch.setattr(runfile, "lock", lambda _: pytest.fail("a run that begins now would be refused"))
         refused("no process is sending it")
+        patch.setattr("os.access", lambda *_: False)
+        (tmp_path / "run-lock").touch()
+        refused("its lock can't be read")
     path.unlink()
     async with client_of(service, batching=Batching(max_users=1), limits=ONE) as client:
         running = start(client.broadcast(users(64), MESSAGE, run=path))

@@ -185,6 +185,9 @@ def ask_to_stop(path: Path, by: str) -> None:
     """Leave a stop mark for the process that writes to a run file. Raise RunFileError if there is none."""
     run_path = RunFilePath(path, write=False)
     _identify(run_path)
+    its_lock = run_path._beside("-lock")
+    if its_lock.exists() and not os.access(its_lock, os.R_OK):
+        raise run_file_error(path, "its lock can't be read: stop it as the user who sends it")
     # A look, not the lock itself, which would refuse a process that begins now. On Windows only the lock tells.
     with suppress(RunInUseError):
         if not HAVE_FLOCK:
@@ -355,7 +358,8 @@ class RunFile:
         db.execute(f"PRAGMA synchronous = {'EXTRA' if durable else 'OFF'}")
         self._durable = durable
         if durable:
-            sync_folder(self.path.parent)
+            with system_errors(self.path, "its folder can't be synced"):
+                sync_folder(self.path.parent)
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
