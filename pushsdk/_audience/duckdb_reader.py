@@ -391,6 +391,10 @@ class ArrowTable(DuckdbSource):
     It has nothing but this method, too: DuckDB would read a known table with pyarrow.
     """
 
+    # Held while a stream is read: two threads can't read a DuckDB relation at once, for one. Of the class, as a lock
+    # can't be pickled; a stream may read another one.
+    _turn = threading.RLock()
+
     def __init__(self, table: Any, *, key: str) -> None:
         name = f"the {type(table).__name__}"
         if isinstance(table, duckdb_module().DuckDBPyRelation):
@@ -401,8 +405,6 @@ class ArrowTable(DuckdbSource):
         self._table = table
         # The rows at the first reading. Set by _opened.
         self._rows: int | None = None
-        # Held while the stream is read: two threads can't read a DuckDB relation at once, for one.
-        self._turn = threading.Lock()
         super().__init__(name, key=key)
 
     def description(self) -> str:

@@ -360,13 +360,24 @@ _MARKS = "quote = '\"' or quote = '''', and comment = '#' or comment = ''"
 def _fix_of_guess(db: Connection, call: str, plain: str, stated: set[str]) -> str:
     """Return the options to state if ids may be lost by a guess."""
     names = column_types(db, plain)
-    # A row that is padded is not left out.
-    whole = {} if stated & {"skip", "null_padding"} else column_types(db, _call_with(plain, "skip = 0"))
-    # With stated names, DuckDB takes a first row of texts for a header.
-    if not stated & {"header", "auto_detect"} and stated & {"names", "columns", "column_names"}:
+    # With stated names, DuckDB takes a first row of texts for a header; without detection, a header for a row.
+    is_known = "header" in stated or stated >= {"auto_detect", "skip"}
+    if not is_known and stated & {"names", "columns", "column_names"}:
         return "header = true or header = false"
-    # Among the lines that DuckDB skips is a header, as in a file made from files with other columns.
-    if whole != names and names.keys() & re.split("[,;|\t]", ",".join(whole)):
+    if "skip" not in stated and _has_another_header(db, plain, names, is_padded="null_padding" in stated):
         return "skip = 0 or skip = 1"
     lost = db.execute(f"(FROM {call} {_SAMPLE}) EXCEPT (FROM {plain} {_SAMPLE}) LIMIT 1").fetchall()
     return _MARKS if lost else ""
+
+
+def _has_another_header(db: Connection, plain: str, names: Mapping[str, str], *, is_padded: bool) -> bool:
+    """Return True if a header is among the lines that DuckDB skips, as in a file made from files with other columns.
+
+    If rows are padded, no line is skipped, and such a header is a row.
+    """
+    if is_padded:
+        first = next(iter(names))
+        rows = db.execute(f"FROM (FROM {plain} {_SAMPLE}) WHERE {quoted(first)}::VARCHAR = {literal(first)} LIMIT 1")
+        return bool(rows.fetchall())
+    whole = column_types(db, _call_with(plain, "skip = 0"))
+    return whole != names and not names.keys().isdisjoint(re.split("[,;|\t]", ",".join(whole)))

@@ -1,6 +1,7 @@
 """Audiences from tables in memory, read through their Arrow streams."""
 
 import contextlib
+import copy
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,7 +21,7 @@ TEXTS = ["00123", " a ", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "1e3", "é\U000
 )
 def test_texts_arrive_as_they_are(kind):
     table = pa.table({"uid": pa.array(TEXTS).cast(kind), "n": range(len(TEXTS))})
-    audience = Audience.table(table, primary_key="uid")
+    audience = copy.deepcopy(Audience.table(table, primary_key="uid"))
     assert rows_of(audience) == [(user, {"n": n}) for n, user in enumerate(TEXTS)]
     assert sorted(ids_of(audience, distinct=True)) == sorted({*TEXTS})
     assert audience.columns == ("n",)
