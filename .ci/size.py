@@ -19,7 +19,7 @@ from pathlib import Path
 
 # Lower a bound when its figure falls. Only a new feature raises the first two.
 BOUNDS = {
-    "tokens of pushsdk": 181_333,
+    "tokens of pushsdk": 181_561,
     "tokens of tests": 269_750,
     "functions with more than 8 decisions, per 1,000": 11.5,
     "functions with more than 15 decisions": 0,
@@ -27,7 +27,7 @@ BOUNDS = {
     "modules in the longest chain of imports": 15,
     "'of' per 1,000 words of docstrings and comments": 10.0,
     "'own' per 1,000 words of docstrings and comments": 0.42,
-    "'what' per 1,000 words of docstrings and comments": 0.79,
+    "'what' per 1,000 words of docstrings and comments": 0.785,
 }
 SLACK = 0.03  # of a bound: how far a figure may fall before its bound must follow
 

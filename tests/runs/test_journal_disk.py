@@ -142,8 +142,6 @@ def test_a_failed_creation_leaves_no_file_and_no_lock(tmp_path, disk, statement)
     with pytest.raises(RunFileError, match="the disk is full"):
         Journal.open_or_create(tmp_path / "a.run", BROADCAST)
     assert os.listdir(tmp_path) == []
-    disk.fail(error="")
-    make_run(tmp_path / "a.run").close()
 
 
 def test_a_durable_run_syncs_each_commit_and_the_folder_that_names_it(tmp_path, disk, monkeypatch):
