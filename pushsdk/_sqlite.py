@@ -36,8 +36,6 @@ def identity(db: sqlite3.Connection) -> tuple[int, int]:
 
     If it was opened as ``immutable``, this takes no lock, makes no file, rolls nothing back and writes no log back.
     """
-    # Without it SQLite refuses a file that is still shorter than a commit in progress, or a killed one, needs.
-    db.execute("PRAGMA writable_schema = ON")
     (application_id,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     return application_id, version

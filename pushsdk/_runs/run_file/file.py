@@ -382,6 +382,8 @@ def _identify(run_path: RunFilePath) -> None:
         raise run_file_error(run_path.path, _EMPTY)
     try:
         with closing(_connect(run_path.path, "mode=ro&immutable=1")) as db:
+            # Without it SQLite refuses a file that is still shorter than a commit in progress, or a killed one, needs.
+            db.execute("PRAGMA writable_schema = ON")
             application, version = identity(db)
     except _ERRORS as error:
         # SQLite says CANTOPEN for a file with a write-ahead log, which no run file has.
