@@ -51,7 +51,7 @@ OUTCOMES = [
     ),
     Bug(
         "a push is accepted before its request was written",
-        "_core.judging:_decide",
+        "_core.judging:decide",
         """
             rule = find_rule(evidence)
             if rule.outcome is ACCEPTED:
@@ -1102,13 +1102,13 @@ AUDIENCES = [
     ),
     Bug(
         "a query reads columns as text that feed no id",
-        "_audience.query_plan:origins_of",
-        "return frozenset().union(*_Tracer(kind).columns(plan)), frozenset()",
+        "_audience.sql_query:_Source.find_text",
+        "return original(self, db, None)",
         "tests/audience/test_sql_query.py::test_the_columns_that_feed_no_id_keep_their_types",
     ),
     Bug(
         "a query chooses users by numbers that are sorted as text",
-        "_audience.query_plan:_Tracer.keep",
+        "_audience.query_plan:Trace.keep",
         "return self.inputs(operator)",
         "tests/audience/test_sql_query.py::test_a_query_that_needs_a_guess_for_its_ids_is_refused_with_the_types_to_state",
     ),
