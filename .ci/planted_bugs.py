@@ -319,7 +319,7 @@ BATCHES = [
             original(self, batching, learned)
             self._max_users = 1_000_000
         """,
-        "tests/core/test_batching.py::test_batches_hold_every_call_once_no_user_twice_and_stay_in_bounds",
+        "tests/io/test_coalescing.py::test_a_full_batch_does_not_linger_a_call_that_does_not_fit_opens_the_next_and_flush_sends_it",
     ),
     Bug(
         "a call joins a request that was already sent",
