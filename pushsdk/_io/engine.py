@@ -20,7 +20,7 @@ from pushsdk._io.pending import PendingCalls
 from pushsdk._io.queue import SendQueue
 from pushsdk._io.request import Transport
 from pushsdk._io.sender import RequestSender, guarded
-from pushsdk._io.threads import Offload, in_thread
+from pushsdk._io.threads import Offload
 from pushsdk._io.timers import TimerWheel
 from pushsdk._io.tracing import Observer
 from pushsdk._io.transport import AiohttpTransport, TransportSettings, most_in_flight
@@ -53,9 +53,9 @@ class Engine:
         loop: asyncio.AbstractEventLoop,
         counters: Counters,
         *,
-        observer: Observer | None = None,
-        transport: Transport | None = None,
-        offload: Offload = in_thread,
+        observer: Observer | None,
+        transport: Transport | None,
+        offload: Offload,
     ) -> None:
         """``transport`` replaces aiohttp, and ``offload`` the threads for runs' blocking work: for tests."""
         from pushsdk._io.retrying import retry  # imported early by ``Lifetime``

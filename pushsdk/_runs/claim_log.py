@@ -269,7 +269,8 @@ def claim_error(why: Exception | None) -> PushError:
 
 
 def store_failure(why: Exception) -> str:
-    return f"the claim store failed ({type(why).__name__}{_reason(why)})"
+    reason = ": is it up, and is a connection of your pool free?" if isinstance(why, TimeoutError) else _reason(why)
+    return f"the claim store failed ({type(why).__name__}{reason})"
 
 
 def _reason(why: Exception) -> str:
@@ -280,7 +281,7 @@ def _reason(why: Exception) -> str:
     if isinstance(why, ObjectStoreError):
         return f": {why}"
     cause = why.__cause__ or why.__context__ or why
-    if getattr(cause, "sqlite_errorname", ""):
+    if hasattr(cause, "sqlite_errorname"):
         from pushsdk._runs.run_file.file import why_failed  # loads SQLite, which the store has loaded
 
         return f": {why_failed(cause, 'deliver the job again', otherwise='it is damaged')}"

@@ -244,7 +244,7 @@ class Rules:
     """
 
     def __init__(
-        self, faults: Iterable[Fault] = (), *, seed: int = 0, then: "Rules | None" = None, connected: bool = True
+        self, faults: Iterable[Fault], *, seed: int = 0, then: "Rules | None" = None, connected: bool = True
     ) -> None:
         check("faults", faults, Iterable, ValueError)
         faults = tuple(faults)

@@ -72,7 +72,7 @@ class Store:
     """
 
     def __init__(
-        self, path: Path | None = None, *, keep: int = 100_000, max_bytes: int = 1 << 30, max_age: float | None = None
+        self, path: Path | None, *, keep: int = 100_000, max_bytes: int = 1 << 30, max_age: float | None = None
     ) -> None:
         self._path = path
         self._keep = keep
