@@ -269,7 +269,7 @@ def claim_error(why: Exception | None) -> PushError:
 
 
 def store_failure(why: Exception) -> str:
-    reason = ": is it up, and is a connection of your pool free?" if isinstance(why, TimeoutError) else _reason(why)
+    reason = ": is it up, its address right, a pool connection free?" if isinstance(why, TimeoutError) else _reason(why)
     return f"the claim store failed ({type(why).__name__}{reason})"
 
 

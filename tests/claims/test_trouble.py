@@ -37,7 +37,7 @@ UNDONE = [[OPEN]]
 # -- before the send --------------------------------------------------------------------------------------------------
 
 FAILED = "the claim store failed (StoreDownError)"
-SILENT = "the claim store failed (TimeoutError: is it up, and is a connection of your pool free?)"
+SILENT = "the claim store failed (TimeoutError: is it up, its address right, a pool connection free?)"
 LATE = "the claim store did not answer within the call's timeout"
 
 
